@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 from kubesched.app.simulated import SimulatedProcess
 from kubesched.framework.extenders import Victims
+from kubesched.framework.groups.states import group_of
 from kubesched.framework.interfaces import (
     PostBindPlugin,
     PostFilterResult,
@@ -18,6 +20,7 @@ from kubesched.framework.preemption.executor import on_behalf_of
 from kubesched.framework.status import Code
 from kubesched.plugins.default_preemption import DefaultPreemption
 from kubesched.plugins.dynamic_resources import DynamicResources
+from kubesched.plugins.gang_scheduling import GangScheduling
 from kubesched.plugins.node_resources.fit import NodeResourcesFit
 from kubesched.plugins.volume_binding import VolumeBinding
 
@@ -70,6 +73,51 @@ def blind_to(plugin: str) -> type[SimulatedProcess]:
             super().__init__(config, gates, registry, **settings)
 
     return Blind
+
+
+class Lax(GangScheduling):
+    """Any number of members is enough."""
+
+    def placement_feasible(self, *_arguments: Any) -> None:
+        return None
+
+    def permit(self, *_arguments: Any) -> None:
+        return None
+
+
+class BindsPartsOfGangs(SimulatedProcess):
+    """Members are bound as they come."""
+
+    def __init__(self, config: Any, gates: Any, registry: Any, **settings: Any) -> None:
+        registry.unregister(Lax.name)
+        registry.register(Lax.name, lambda: Lax)
+        super().__init__(config, gates, registry, **settings)
+
+
+class TellsGroupsNothing(SimulatedProcess):
+    """Groups have no conditions."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.assembly.scheduler.groups.conditions.put = lambda *_arguments: None
+
+
+class SplitsGroups(SimulatedProcess):
+    """The last pod of a group stays when the group is evicted."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        for framework in self.assembly.frameworks.values():
+            plugin = next(each for each in framework.plugins if each.name == "DefaultPreemption")
+            executor = plugin.evaluator.executor
+            executor.start_for = partial(self._spare_the_last, executor.start_for)
+
+    @staticmethod
+    def _spare_the_last(start_for: Any, candidate: Candidate, preemptor: Any) -> None:
+        *others, last = candidate.victims.pods
+        if group_of(last) is not None and group_of(last) in map(group_of, others):
+            candidate = Candidate(candidate.node_name, Victims(tuple(others), 0))
+        start_for(candidate, preemptor)
 
 
 class IsDeaf(SimulatedProcess):

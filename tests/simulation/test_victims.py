@@ -66,11 +66,11 @@ def test_who_shares_the_port_has_to_go(
     there: list[JsonObject], victims: list[JsonObject], spared: str | None
 ) -> None:
     uids = [victim["metadata"]["uid"] for victim in victims]
-    assert spareable(WANTS_80, "n", _state(*there), (), uids) == spared
+    assert spareable(WANTS_80, "n", _state(*there), (), uids, {}) == spared
 
 
 def test_who_comes_takes_a_port_that_was_free_though_a_pod_had_it() -> None:
     state = _state(LESS, blurred=80)
     assert fits_without_victims(WANTS_80, "n", state, ())
     assert not fits_without_victims(WANTS_80, "n", state, [(EQUAL, "n")])
-    assert spareable(WANTS_80, "n", state, (), ["less"]) is None
+    assert spareable(WANTS_80, "n", state, (), ["less"], {}) is None

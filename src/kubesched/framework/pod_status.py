@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from random import Random
 from typing import Any, Final
 
@@ -96,13 +96,25 @@ async def write_status(
     Raises:
         KubeschedError: the last try failed, or the error is not retriable.
     """
+
+    async def send() -> None:
+        patch = make_patch()
+        if patch is not None:
+            await client.patch_pod_status(pod, patch)
+
+    await with_retries(send, random)
+
+
+async def with_retries(send: Callable[[], Awaitable[object]], random: Random) -> None:
+    """Send a status until it arrives.
+
+    Raises:
+        KubeschedError: the last try failed, or the error is not retriable.
+    """
     delay_s = FIRST_RETRY_S
     for attempt in range(1, ATTEMPTS + 1):
-        patch = make_patch()
-        if patch is None:
-            return
         try:
-            await client.patch_pod_status(pod, patch)
+            await send()
         except KubeschedError as error:
             if attempt == ATTEMPTS or not _is_retriable(error):
                 raise

@@ -60,7 +60,7 @@ class StatusWriter:
         self.client = client
         self._pods = pods
         self._clock = clock
-        self._random = random
+        self.random = random
         self._pending: dict[str, _Update] = {}
         self._writing: dict[str, asyncio.Event] = {}
         """Writes in progress by pod key; the event is set when the write ends."""
@@ -183,7 +183,7 @@ class StatusWriter:
             return status_patch(known, update.condition, update.nomination, self._clock.now())
 
         try:
-            await write_status(self.client, update.pod, patch, self._random)
+            await write_status(self.client, update.pod, patch, self.random)
         except KubeschedError as error:
             log.error("Error updating pod", error, pod=update.pod)
             return False

@@ -39,9 +39,9 @@ _OPTIONS = """
 --faults              let things go wrong
 --seed N {number=1}   the first seed
 --runs K {positive=1}  seeds N, N+1, ...
---with WHAT {|volumes|budgets|extender|resizing|devices|disk*}  have this in every run, not only
-    where the seed draws it: volumes, budgets, extender, resizing, devices, or disk (recorded, to
-    disks with faults)
+--with WHAT {|volumes|budgets|extender|resizing|devices|groups|disk*}  have this in every run, not
+    only where the seed draws it: volumes, budgets, extender, resizing, devices, groups (of pods,
+    without extenders and disks), or disk (recorded, to disks with faults)
 --replay              record every scheduler, play the recordings and compare every decision
 --trace               print every event as it happens
 """

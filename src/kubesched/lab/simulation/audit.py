@@ -5,7 +5,7 @@ The reference is `rules`, applied to the scheduler's knowledge at that moment.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -15,10 +15,13 @@ from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from kubesched.api.host_ports import HostPort
 from kubesched.api.names import key_of
 from kubesched.api.policy_v1 import PodDisruptionBudget
+from kubesched.api.scheduling_v1beta1 import PodGroup
 from kubesched.api.storage_v1 import CSINode
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.groups.states import group_of
+from kubesched.framework.groups.tree import GroupCycle, GroupNode, Nominations, PlaceGroup
 from kubesched.framework.handle import Handle, Lister
-from kubesched.framework.interfaces import Plugin, PostFilterAnswer, ReservePlugin
+from kubesched.framework.interfaces import PostFilterAnswer, ReservePlugin
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.nodes.ports import HostPortIndex
 from kubesched.framework.preemption.candidates import Candidate
@@ -28,9 +31,20 @@ from kubesched.framework.status import Code, NodeToStatus, Status
 from kubesched.insight.state.virtual_loop import OWNER
 from kubesched.lab.simulation.extenders import ExtenderVerdicts
 from kubesched.lab.simulation.rules import State, objection
-from kubesched.lab.simulation.victims import Budget, fits_without_victims, spareable, violations
+from kubesched.lab.simulation.victims import (
+    Budget,
+    all_fit,
+    fits_without_victims,
+    priority_of,
+    spareable,
+    spareable_by_group,
+    units,
+    violations,
+)
 from kubesched.playground.apimachinery.objects import JsonObject
 from kubesched.plugins.default_preemption import DefaultPreemption
+from kubesched.scheduler.groups.group_queue import GroupSchedulingQueue
+from kubesched.scheduler.groups.queued_group import QueuedGroup
 from kubesched.scheduler.queue.scheduling_queue import SchedulingQueue
 
 AUDITOR: Final = "SimulationAuditor"
@@ -48,19 +62,31 @@ Attempts = dict[tuple[str, str, str], list[str]]
 """(process, pod UID, claim name) -> UIDs of the claims used in its attempts, in order."""
 
 
+class Auditing(ReservePlugin):
+    """The Reserve plugin that `make_auditor` makes."""
+
+    def audit(self, pod: Pod, node_name: str) -> None:
+        raise NotImplementedError
+
+
 def make_auditor(
     complain: Complain, verdicts: ExtenderVerdicts, decisions: Decisions
-) -> type[Plugin]:
+) -> type[Auditing]:
     """A Reserve plugin that checks every decision and adds it to `decisions`.
 
-    It sees the state that the decision was based on, and the extender's answer.
+    It sees the state that the decision was based on, and the extender's answer. What is reserved
+    for members of groups may be a trial.
     """
 
-    class Auditor(ReservePlugin):
+    class Auditor(Auditing):
         name = AUDITOR
 
         def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
-            del state
+            if group_of(pod) is None:
+                self.audit(pod, node_name)
+            return None
+
+        def audit(self, pod: Pod, node_name: str) -> None:
             known = known_state(self.handle, without=pod)
             counted = (other["metadata"]["uid"] for other in known.pods_on(node_name))
             decisions[OWNER.get(), pod.metadata.uid, node_name] = shown_on(
@@ -85,7 +111,6 @@ def make_auditor(
                     "no node is chosen against the extender",
                     f"pod {key_of(pod.metadata)} goes to {node_name}, of {allowed}",
                 )
-            return None
 
         def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
             """No-op."""
@@ -98,6 +123,12 @@ def make_audited_preemption(complain: Complain) -> type[DefaultPreemption]:
 
     class AuditedExecutor(Executor):
         judge: Callable[[Candidate, Pod], None]
+        victims_of_group: Sequence[Pod] = ()
+
+        def start_for(self, candidate: Candidate, preemptor: OnBehalfOf) -> None:
+            if preemptor.related is not None:
+                self.victims_of_group = candidate.victims.pods
+            super().start_for(candidate, preemptor)
 
         def start(self, candidate: Candidate, preemptor: Pod) -> None:
             if not self.is_rehearsing:
@@ -116,7 +147,59 @@ def make_audited_preemption(complain: Complain) -> type[DefaultPreemption]:
         def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # the plugin's own arguments
             super().__init__(args, handle)
             assert isinstance(self.evaluator.executor, AuditedExecutor)
-            self.evaluator.executor.judge = self._judge_victims
+            self._executor = self.evaluator.executor
+            self._executor.judge = self._judge_victims
+
+        def pod_group_post_filter(
+            self, cycle: GroupCycle, group: GroupNode, place: PlaceGroup
+        ) -> tuple[Nominations | None, Status]:
+            self._executor.victims_of_group = ()
+            nominations, status = super().pod_group_post_filter(cycle, group, place)
+            if self._executor.victims_of_group:
+                placed = [
+                    (info.pod_info.pod, (nominations or {})[info.pod_info.uid].node_name)
+                    for info in group.all_members()
+                    if info.pod_info.uid in (nominations or {})
+                ]
+                self._judge_group(group, placed, self._executor.victims_of_group)
+            return nominations, status
+
+        def _judge_group(
+            self, group: GroupNode, placed: Sequence[tuple[Pod, str]], victims: Sequence[Pod]
+        ) -> None:
+            """Check that a group's victims are allowed, and necessary for where it is to go."""
+            groups, name = known_groups(self.handle), str(group.key)
+            state = known_state(self.handle, without=placed[0][0])
+            uids = [victim.metadata.uid for victim in victims]
+            for victim in map(to_json, victims):
+                if priority_of(victim, groups) >= group.priority:
+                    complain(
+                        "only pods of lower priority are evicted",
+                        f"{name} preempts {victim['metadata']['name']}",
+                    )
+            self._judge_units(state, uids)
+            if not all(is_plain(pod) for pod, _node in placed):
+                return
+            members = [(to_json(pod), node) for pod, node in placed]
+            own = {pod["metadata"]["uid"] for pod, _node in members}
+            nominated = [
+                (pod, node)
+                for pod, node in self._nominated(placed[0][0])
+                if pod["metadata"]["uid"] not in own
+            ]
+            if not all_fit(members, state.without(map(to_json, victims))):
+                complain("preemption makes room where it says", f"{name} does not fit")
+            spared = spareable_by_group(members, state, nominated, uids, groups)
+            if spared is not None:
+                complain("no pod is evicted without need", f"{name} would fit beside {spared}")
+
+        def _judge_units(self, state: State, uids: Sequence[str]) -> None:
+            for unit in units(state.placed, known_groups(self.handle)):
+                if len({pod["metadata"]["uid"] in uids for pod, _node in unit}) > 1:
+                    complain(
+                        "a group that is disrupted as a whole goes as a whole",
+                        f"of {unit[0][0]['spec']['schedulingGroup']} {uids} are evicted",
+                    )
 
         def _judge_victims(self, candidate: Candidate, preemptor: Pod) -> None:
             """Check that the victims are allowed and necessary."""
@@ -127,14 +210,18 @@ def make_audited_preemption(complain: Complain) -> type[DefaultPreemption]:
                         "only pods of lower priority are evicted",
                         f"pod {name} preempts {key_of(victim.metadata)}",
                     )
+            state = known_state(self.handle, without=preemptor)
+            uids = [victim.metadata.uid for victim in victims]
+            self._judge_units(state, uids)
             if self.handle.extenders or not is_plain(preemptor):
                 return  # extenders choose freely; affinity can need more than room
             spared = spareable(
                 to_json(preemptor),
                 candidate.node_name,
-                known_state(self.handle, without=preemptor),
+                state,
                 self._nominated(preemptor),
-                [victim.metadata.uid for victim in victims],
+                uids,
+                known_groups(self.handle),
             )
             if spared is not None:
                 complain(
@@ -157,8 +244,8 @@ def make_audited_preemption(complain: Complain) -> type[DefaultPreemption]:
             nomination = result.nominating_info
             if nomination is None or not nomination.node_name:
                 return
-            if pod.spec.resource_claims:
-                return  # `rules` do not know devices
+            if pod.spec.resource_claims or _has_large_units(self.handle):
+                return  # `rules` do not know devices, nor what goes together
             chosen, costs = nomination.node_name, self._costs(pod, statuses)
             if chosen not in costs:
                 complain(
@@ -232,24 +319,26 @@ def audit_pops(
 
     Notes every pop as the start of an attempt.
     """
-    pop = queue.pop
+    groups = queue if isinstance(queue, GroupSchedulingQueue) else None
+    pop = queue.pop if groups is None else groups.pop_entity
 
-    def audited() -> QueuedPodInfo | None:
-        info = pop()
-        if info is not None:
-            ready = (queue.get_pod(*_names(pod)) for pod in queue.pods_in_active_q())
-            first = min(
-                (candidate for candidate in ready if candidate is not None), key=_rank, default=info
-            )
-            if _rank(first) < _rank(info):
-                complain(
-                    "the most important pod is tried first",
-                    f"{info.pod_info.key} was popped before {first.pod_info.key}",
-                )
-            note_attempt(info.pod_info.pod)
-        return info
+    def audited() -> QueuedPodInfo | QueuedGroup | None:
+        popped = pop()
+        if popped is not None:
+            ready: list[QueuedPodInfo | QueuedGroup] = [
+                info
+                for pod in queue.pods_in_active_q()
+                if (info := queue.get_pod(*_names(pod))) is not None and not _is_member(info)
+            ]
+            ready += () if groups is None else groups.active_groups()
+            first = min(ready, key=_rank, default=popped)
+            if _rank(first) < _rank(popped):
+                complain("the most important pod is tried first", f"{popped} before {first}")
+            for info in popped if isinstance(popped, QueuedGroup) else (popped,):
+                note_attempt(info.pod_info.pod)
+        return popped
 
-    queue.pop = audited  # type: ignore[method-assign]  # only this queue
+    setattr(queue, "pop" if groups is None else "pop_entity", audited)  # only of this queue
 
 
 def note_claims(
@@ -266,8 +355,14 @@ def note_claims(
             tried.append(claim.metadata.uid)
 
 
-def _rank(info: QueuedPodInfo) -> tuple[int, float]:
+def _rank(info: QueuedPodInfo | QueuedGroup) -> tuple[int, float]:
+    if isinstance(info, QueuedGroup):
+        return -info.priority, info.timestamp
     return -(info.pod_info.pod.spec.priority or 0), info.timestamp
+
+
+def _is_member(info: QueuedPodInfo) -> bool:
+    return group_of(info.pod_info.pod) is not None
 
 
 def _names(pod: Pod) -> tuple[str, str]:
@@ -338,6 +433,18 @@ def _blurred_ports(table: NodeTable) -> dict[str, frozenset[int]]:
     ports = table.ports
     assert isinstance(ports, WatchedPorts), "the ports of every simulated scheduler are watched"
     return {table.names[row]: frozenset(numbers) for row, numbers in ports.blurred.items()}
+
+
+def known_groups(handle: Handle) -> dict[str, JsonObject]:
+    assert handle.listers is not None, "a scheduler has listers"
+    return _by_name(handle.listers.of(PodGroup).list()) if handle.groups is not None else {}
+
+
+def _has_large_units(handle: Handle) -> bool:
+    placed = [(to_json(info.pod), "") for _row, info in handle.table.all_pods()]
+    return handle.groups is not None and any(
+        len(unit) > 1 for unit in units(placed, known_groups(handle))
+    )
 
 
 def known_budgets(handle: Handle) -> list[Budget]:

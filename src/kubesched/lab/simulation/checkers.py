@@ -9,12 +9,14 @@ from kubesched.api.core_v1 import Node, PersistentVolume, PersistentVolumeClaim,
 from kubesched.api.names import key_of_manifest
 from kubesched.api.policy_v1 import PodDisruptionBudget
 from kubesched.api.resource_v1 import ResourceClaim, ResourceSlice
+from kubesched.api.scheduling_v1beta1 import PodGroup
 from kubesched.insight.state.virtual_loop import OWNER, SENDER
 from kubesched.lab.simulation import storage
 from kubesched.lab.simulation.audit import Decisions
 from kubesched.lab.simulation.census import Census
 from kubesched.lab.simulation.cluster import SimulatedCluster
 from kubesched.lab.simulation.device_checks import DeviceChecks
+from kubesched.lab.simulation.gangs import GroupChecks
 from kubesched.lab.simulation.processes import Incarnation, Processes
 from kubesched.lab.simulation.rules import (
     is_bound,
@@ -80,6 +82,7 @@ class Checkers:
         """The cluster was restored and has not settled: schedulers may know the old history."""
         cluster.store.subscribe("nodes", self._on_node)
         cluster.store.subscribe("pods", self._on_pod)
+        self.groups: GroupChecks | None = None
         self.devices: DeviceChecks | None = None
         if cluster.devices is not None:
             self.devices = DeviceChecks(cluster, complaints, has_one_writer=has_one_writer)
@@ -338,6 +341,7 @@ class Checkers:
             PodDisruptionBudget,
             ResourceClaim,
             ResourceSlice,
+            *((PodGroup,) if self.groups is not None else ()),
         )
         for kind in kinds:
             stored, known = (
@@ -346,6 +350,11 @@ class Checkers:
             )
             if stored != known:
                 return f"{kind.__name__} {sorted(stored.items() ^ known.items())}"
+        if self.groups is not None:
+            states = process.assembly.frameworks["default-scheduler"].handle.groups
+            assert states is not None, "a scheduler that knows groups"
+            if (counted := self.groups.difference(states)) is not None:
+                return counted
         if self.devices is not None and (held := self.devices.difference(incarnation)) is not None:
             return held
         rows = set(scheduler.cache.table.row_of)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Sequence
 from copy import deepcopy
+from functools import partial
 from random import Random
 from typing import TypeVar
 
@@ -14,6 +15,7 @@ from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.kinds import kind_of
 from kubesched.api.meta import Record
 from kubesched.base.errors import NotFound
+from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.insight.state.virtual_loop import LoopClock, VirtualLoop
 from kubesched.lab.simulation import devices, storage, workloads
 from kubesched.lab.simulation.devices import SimulatedDevices
@@ -25,6 +27,7 @@ from kubesched.playground.control_plane import build_registry
 from kubesched.playground.server.api_server import ApiServer
 from kubesched.playground.storage.store import Change, Store
 
+GROUPS = "podgroups.scheduling.k8s.io"
 BUDGETS = "poddisruptionbudgets.policy"
 LEASES = "leases.coordination.k8s.io"
 WATCHED = ("pods", "nodes", LEASES)
@@ -36,7 +39,12 @@ class SimulatedCluster:
     """Server, kubelets and pod garbage collection, which take virtual time and never fail."""
 
     def __init__(
-        self, loop: VirtualLoop, random: Random, trace: Trace, extras: Sequence[str] = ()
+        self,
+        loop: VirtualLoop,
+        random: Random,
+        trace: Trace,
+        extras: Sequence[str] = (),
+        gates: FeatureGates = DEFAULT_GATES,
     ) -> None:
         """`extras` as in `options.EXTRAS`."""
         clock = LoopClock(loop)
@@ -44,15 +52,18 @@ class SimulatedCluster:
         self._random = random
         self._trace = trace
         self.store = Store()
-        registry = build_registry(self.store, clock=clock, rng=random)
+        registry = build_registry(self.store, clock=clock, rng=random, gates=gates)
         self.api = LocalApi(registry)
         self.server = ApiServer(registry, clock=clock, rng=random)
-        self._node_count = self._pod_count = 0
+        self._node_count = self._pod_count = self._group_count = 0
         self._template: JsonObject | None = None
         for made in workloads.priority_classes():
             self.api.create("priorityclasses.scheduling.k8s.io", made)
         self._extras = extras
         self._watched: tuple[str, ...] = WATCHED
+        self.has_groups = gates.GenericWorkload
+        if self.has_groups:
+            self._watched += (GROUPS,)
         self.storage: SimulatedStorage | None = None
         if "volumes" in extras:
             self._watched += (storage.CLAIMS, storage.VOLUMES)
@@ -227,6 +238,38 @@ class SimulatedCluster:
             self.storage.promise_claims(pod)
         self.api.create("pods", pod)
 
+    def add_group(self, mixes: Sequence[str], size: int, *, at_once: bool = False) -> None:
+        """Create pods and their group, in any order and perhaps over some seconds."""
+        random = self._random
+        self._group_count += 1
+        name = f"g{self._group_count}"
+        template = workloads.pod(name, mixes, random)
+        group = workloads.pod_group(name, template, size, random)
+        steps: list[Callable[[], object]] = [
+            partial(self.add_member, name, template if random.random() < 0.9 else None)
+            for _ in range(size)
+        ]
+        if at_once or random.random() < 0.97:  # else there is no such group
+            steps.insert(random.randint(0, size), partial(self.api.create, GROUPS, group))
+        within_s = 0.0 if at_once or random.random() < 0.6 else random.uniform(0.0, 4.0)
+        for number, step in enumerate(steps):
+            self._loop.call_later(number * within_s / size, step)
+
+    def add_member(self, group: str, template: JsonObject | None = None) -> None:
+        """Create a member like this one, or like any of the group, or small."""
+        self._pod_count += 1
+        if template is None:
+            peers = [pod for pod in self.pods() if workloads.group_name(pod) == group]
+            template = peers[0] if peers else workloads.pod("", ("plain",), self._random)
+        spec = {name: value for name, value in template["spec"].items() if name not in _PLACED}
+        spec["schedulingGroup"] = {"podGroupName": group}
+        metadata = {
+            "name": f"p{self._pod_count}",
+            "namespace": "default",
+            "labels": template["metadata"]["labels"],
+        }
+        self._create_pod(deepcopy({"metadata": metadata, "spec": spec}))
+
     def change_something(self) -> None:
         """Make one change, as an administrator, an autoscaler or an owner would."""
         changes: tuple[Callable[[], None], ...] = (
@@ -250,6 +293,11 @@ class SimulatedCluster:
             ),
             *((self._add_odd_pod, self._add_odd_node) if "odd objects" in self._extras else ()),
             *((self._change_budget,) if "budgets" in self._extras else ()),
+            *(
+                (self._delete_group, self._change_min_count, self._grow_group)
+                if self.has_groups
+                else ()
+            ),
             *(
                 (self.storage.delete_claim, self.storage.refuse_node, self.storage.refuse_node)
                 if self.storage is not None
@@ -392,6 +440,43 @@ class SimulatedCluster:
         self.api.patch(BUDGETS, "default", name, patch)
         self._recount_soon()
 
+    def groups(self) -> list[JsonObject]:
+        return self.api.list(GROUPS)[0] if self.has_groups else []
+
+    def _delete_group(self) -> None:
+        """Delete a group at once, whatever protects it; often it is made anew."""
+        groups = self.groups()
+        if not groups:
+            return
+        group = self._random.choice(groups)
+        metadata = group["metadata"]
+        self.api.delete(GROUPS, "default", metadata["name"])
+        patch: JsonObject = {"metadata": {"finalizers": None}}
+        self.api.patch(GROUPS, "default", metadata["name"], patch)
+        if self._random.random() < 0.7:
+            anew = {
+                "metadata": {"name": metadata["name"], "namespace": "default"},
+                "spec": {name: part for name, part in group["spec"].items() if name != "priority"},
+            }
+            self._loop.call_later(self._random.uniform(0.0, 4.0), self._restore_group, anew)
+
+    def _restore_group(self, group: JsonObject) -> None:
+        if self.store.get(GROUPS, "default", group["metadata"]["name"]) is None:
+            self.api.create(GROUPS, group)
+
+    def _change_min_count(self) -> None:
+        gangs = [group for group in self.groups() if "gang" in group["spec"]["schedulingPolicy"]]
+        if gangs:
+            name = self._random.choice(gangs)["metadata"]["name"]
+            gang = {"minCount": self._random.randint(1, 4)}
+            patch: JsonObject = {"spec": {"schedulingPolicy": {"gang": gang}}}
+            self.api.patch(GROUPS, "default", name, patch)
+
+    def _grow_group(self) -> None:
+        groups = self.groups()
+        if groups:
+            self.add_member(self._random.choice(groups)["metadata"]["name"])
+
     def touch_nodes(self) -> None:
         """Update every node, which retries pods rejected for reasons that no event reports."""
         for node in self.nodes():
@@ -410,9 +495,15 @@ class SimulatedCluster:
         pods = [pod for pod in self.pods() if not _is_leaving(pod)]
         if not pods:
             return
-        name = self._random.choice(pods)["metadata"]["name"]
+        old = self._random.choice(pods)
+        name = old["metadata"]["name"]
         self.api.delete("pods", "default", name, grace_period_s=0)
-        self._create_pod(workloads.pod(name, self._all_mixes, self._random))
+        new = workloads.pod(name, self._all_mixes, self._random)
+        if "schedulingGroup" in old["spec"]:
+            kept = ("schedulingGroup", "priorityClassName")
+            new["spec"].pop("priorityClassName", None)
+            new["spec"].update({key: old["spec"][key] for key in kept if key in old["spec"]})
+        self._create_pod(new)
 
     @property
     def _all_mixes(self) -> tuple[str, ...]:
@@ -430,6 +521,10 @@ class SimulatedCluster:
         """Compact the history: lagging watches and paged lists fail with 410 Gone."""
         for resource in self._watched:
             self.store.collection(resource).compact(self.store.revision)
+
+
+_PLACED = ("nodeName", "priority", "preemptionPolicy")
+"""Fields of a pod's spec that are set for it."""
 
 
 def _is_leaving(pod: JsonObject) -> bool:

@@ -18,6 +18,7 @@ from kubesched.lab.simulation.checkers import (
     Checkers,
 )
 from kubesched.lab.simulation.cluster import SimulatedCluster
+from kubesched.lab.simulation.gangs import Untrue, lost_its_gate
 from kubesched.lab.simulation.given_back import was_not_told
 from kubesched.lab.simulation.in_vain import EvictionsInVain
 from kubesched.lab.simulation.placeable import Late, WithVictims, what_can_be_placed
@@ -89,6 +90,8 @@ async def wait_until_settled(
                 asked_at = cluster.store.revision
                 untold = partial(_was_not_told, processes, turned_down)
                 placeable = what_can_be_placed(cluster, extender_traits, untold, processes.gates)
+                if placeable is None and checkers.groups is not None:
+                    placeable = checkers.groups.fitting() or checkers.groups.untrue_condition()
             if placeable is None and cluster.store.revision == asked_at:
                 break
             pending = placeable
@@ -101,6 +104,8 @@ async def wait_until_settled(
                 raise Violation("no claim is left reserved for a pod that is gone", detail)
             if isinstance(pending, Discrepancy):
                 raise Violation("the cache equals the store when all is quiet", detail)
+            if isinstance(pending, Untrue):
+                raise Violation("the condition of a group is true when all is quiet", detail)
             raise Violation("all that can be placed is placed once faults stop", detail)
     for incarnation in processes.alive():
         if incarnation.is_working:
@@ -120,6 +125,8 @@ def _was_not_told(
     obj: Any,  # noqa: ANN401  # any of OTHER_KINDS
 ) -> bool:
     assemblies = [incarnation.process.assembly for incarnation in _working(processes)]
+    if obj is None and any(lost_its_gate(assembly, pod) for assembly in assemblies):
+        return True
     if obj is not None:
         return any(was_not_told(assembly, pod, obj) for assembly in assemblies)
     return turned_down is not None and any(

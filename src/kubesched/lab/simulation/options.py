@@ -20,6 +20,10 @@ devices with their claims.
 _DRAWN_LAST = ("devices",)
 MORE_EXTRAS = {"resizes": 0.35, "odd objects": 0.2, "tight": 0.35}
 """Pods are resized and relabelled; objects are huge or multilingual; more pods than fit."""
+GROUPS: Final = 0.5
+"""Share of worlds with groups of pods, of those that may have them."""
+GROUP_GATES = ("TopologyAwareWorkloadScheduling", "PodGroupPreemptionPolicy")
+"""Gates beside GenericWorkload, each in half of the worlds with groups."""
 EPISODES = {
     "rejected at Permit": "",
     "event in flight": "",
@@ -170,6 +174,8 @@ class Options:
     """If set, all schedulers are recorded."""
     reference: str = DEFAULT_REFERENCE.version
     """The release of kube-scheduler whose behaviour all schedulers have."""
+    gates: tuple[str, ...] = ()
+    """Feature gates that are on beside the release's; with GenericWorkload there are groups."""
 
     def to_plain(self) -> dict[str, Any]:
         return asdict(self)
@@ -183,6 +189,11 @@ def of_seed(seed: int, *, faults: bool, extras: Collection[str] = ()) -> Options
     options = extend(options, Random(f"{seed}/more"), faults)
     if Random(f"{seed}/reference").random() < OLDER_REFERENCE:
         options = replace(options, reference=next(iter(REFERENCES)))
+    disk = Random(f"{seed}/disk")
+    is_recorded = faults and (disk.random() < RECORDED or "disk" in extras)
+    groups = Random(f"{seed}/groups")
+    if (groups.random() < GROUPS and may_have_groups(options, is_recorded)) or "groups" in extras:
+        options, is_recorded = with_groups(options, groups), False
     if faults:
         # From separate generators, so that earlier events do not depend on the number of draws.
         options = replace(
@@ -195,10 +206,23 @@ def of_seed(seed: int, *, faults: bool, extras: Collection[str] = ()) -> Options
         options = replace(options, extras=(*options.extras, "replicas"))
     if seed % LARGE_EVERY == LARGE_EVERY // 2:
         return _large(options, seed)
-    disk = Random(f"{seed}/disk")
-    if faults and (disk.random() < RECORDED or "disk" in extras):
-        return recorded(options, draw_disk(disk))
-    return options
+    return recorded(options, draw_disk(disk)) if is_recorded else options
+
+
+def may_have_groups(options: Options, is_recorded: bool) -> bool:
+    is_newest = options.reference == DEFAULT_REFERENCE.version
+    return is_newest and "extender" not in options.extras and not is_recorded
+
+
+def with_groups(options: Options, random: Random) -> Options:
+    """The same run with groups, which work neither beside extenders nor in recordings."""
+    gates = [gate for gate in GROUP_GATES if random.random() < 0.5]
+    return replace(
+        options,
+        reference=DEFAULT_REFERENCE.version,
+        gates=("GenericWorkload", *gates),
+        extras=tuple(name for name in options.extras if name != "extender"),
+    )
 
 
 def recorded(options: Options, disk: DiskOptions | None) -> Options:

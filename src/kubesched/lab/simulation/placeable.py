@@ -17,9 +17,10 @@ from kubesched.api.core_v1 import (
     PodAffinityTerm,
     PodAntiAffinity,
 )
-from kubesched.api.names import key_of
+from kubesched.api.names import key_of, key_of_manifest
 from kubesched.api.policy_v1 import PodDisruptionBudget
 from kubesched.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
+from kubesched.api.scheduling_v1beta1 import PodGroup
 from kubesched.api.storage_v1 import CSIDriver, CSINode, StorageClass
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.load import load
@@ -28,8 +29,10 @@ from kubesched.framework.registry import Registry
 from kubesched.insight.state.cluster import Cluster
 from kubesched.insight.state.virtual_loop import SimulationStuck
 from kubesched.lab.simulation import extenders
+from kubesched.lab.simulation.audit import to_json
 from kubesched.lab.simulation.cluster import SimulatedCluster
 from kubesched.lab.simulation.extenders import CalmExtender, Opinion
+from kubesched.lab.simulation.gangs import Untrue, condition
 from kubesched.lab.simulation.violation import Violation
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.scheduler.decisions import Outcome
@@ -82,6 +85,8 @@ class _Answer:
     preemptors: set[str]
     withdrawn: list[str]
     """Pods whose nomination it withdrew."""
+    groups: list[PodGroup]
+    """With the conditions that it gave them."""
 
     def in_words(self) -> list[str]:
         return [
@@ -111,7 +116,22 @@ def what_can_be_placed(
         return Late("; ".join(reasons)) if reasons else None
     if answer.evicted:
         return WithVictims("; ".join(reasons))
-    return reasons[0] if reasons else None
+    return reasons[0] if reasons else _untrue(cluster, answer)
+
+
+def _untrue(cluster: SimulatedCluster, answer: _Answer) -> Untrue | None:
+    """A group's condition that the fresh scheduler would have changed.
+
+    A group that fails is tried again and again, so all schedulers come to say the same.
+    """
+    for stored in cluster.groups():
+        found = (
+            group for group in answer.groups if group.metadata.uid == stored["metadata"]["uid"]
+        )
+        says, would_be = condition(stored), condition(to_json(next(found)))
+        if says != would_be:
+            return Untrue(f"{key_of_manifest(stored)} says {says}, and should say {would_be}")
+    return None
 
 
 def _ask(
@@ -123,6 +143,8 @@ def _ask(
     with _fresh_scheduler(cluster, extender_traits, gates) as fresh:
         known = {obj for kind in OTHER_KINDS for obj in map(id, _put_all(fresh, cluster, kind))}
         fresh.add(*cluster.records()[0])
+        if cluster.has_groups:
+            fresh.add(*cluster.records_of(PodGroup))
         fresh.add(*sorted(by_key.values(), key=lambda pod: not pod.spec.node_name))
         _settle(fresh)
         return _answer(fresh, known, by_key)
@@ -153,6 +175,7 @@ def _answer(fresh: Cluster, known: set[int], by_key: dict[str, Pod]) -> _Answer:
             for key, patch in client.patches
             if patch["status"].get("nominatedNodeName", "") is None
         ],
+        groups=fresh.objects(PodGroup),
     )
 
 

@@ -29,6 +29,7 @@ class Probes:
             *(self._delete_pod, self._delete_pod, self._grow_node, self._untaint, self._uncordon),
             *(self._shrink_pod, self._delete_repelling_pod),
             *(() if has_extender else (self._relabel_node,)),
+            *((self._add_group, self._add_group) if cluster.has_groups else ()),
         )
 
     def strike(self) -> None:
@@ -37,6 +38,10 @@ class Probes:
             if change():
                 self._trace.add("probe", change.__name__.strip("_"))
                 return
+
+    def _add_group(self) -> bool:
+        self._cluster.add_group(("plain",), self._random.randint(1, 3), at_once=True)
+        return True
 
     def _delete_pod(self) -> bool:
         return self._delete(self._placed())

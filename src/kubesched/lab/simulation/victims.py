@@ -10,9 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kubesched.lab.simulation.rules import State, objection
+from kubesched.lab.simulation.workloads import group_name
 from kubesched.playground.apimachinery.objects import JsonObject
 
 Placed = tuple[JsonObject, str]
+Groups = Mapping[str, JsonObject]
+"""By name; all are in one namespace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +74,54 @@ def spareable(
     state: State,
     nominated: Iterable[Placed],
     victim_uids: Sequence[str],
+    groups: Groups,
 ) -> str | None:
     """The name of an unnecessary victim; None if each of them is needed."""
-    ahead, uids = _ahead(pod, nominated), set(victim_uids)
-    victims = [other for other, _name in state.placed if other["metadata"]["uid"] in uids]
-    vacated = state.without(victims)
-    for victim in victims:
-        if _fits(pod, node_name, vacated.joined_by([(victim, node_name)]), ahead):
-            name: str = victim["metadata"]["name"]
+    return spareable_by_group([(pod, node_name)], state, nominated, victim_uids, groups)
+
+
+def spareable_by_group(
+    members: Sequence[Placed],
+    state: State,
+    nominated: Iterable[Placed],
+    victim_uids: Sequence[str],
+    groups: Groups,
+) -> str | None:
+    """The same for pods that are to be placed together."""
+    ahead, uids = _ahead(members[0][0], nominated), set(victim_uids)
+    victims = [placed for placed in state.placed if placed[0]["metadata"]["uid"] in uids]
+    vacated = state.without(victim for victim, _name in victims)
+    for unit in units(victims, groups):
+        if all_fit(members, vacated.joined_by(unit), ahead):
+            name: str = unit[0][0]["metadata"]["name"]
             return name
     return None
+
+
+def all_fit(members: Iterable[Placed], state: State, ahead: tuple[Placed, ...] = ()) -> bool:
+    """Whether pods fit on their nodes, one after the other."""
+    for pod, node_name in members:
+        if not _fits(pod, node_name, state, ahead):
+            return False
+        state = state.joined_by([(pod, node_name)])
+    return True
+
+
+def units(placed: Iterable[Placed], groups: Groups) -> list[list[Placed]]:
+    """Pods that are evicted together."""
+    found: dict[str, list[Placed]] = {}
+    for pod, node_name in placed:
+        group = groups.get(name := group_name(pod))
+        is_whole = group is not None and "all" in (group["spec"].get("disruptionMode") or {})
+        key = name if is_whole else pod["metadata"]["uid"]
+        found.setdefault(key, []).append((pod, node_name))
+    return list(found.values())
+
+
+def priority_of(pod: JsonObject, groups: Groups) -> int:
+    """The priority of a victim, which is that of its group."""
+    group = groups.get(group_name(pod))
+    return _priority(pod if group is None else group)
 
 
 def _ahead(pod: JsonObject, nominated: Iterable[Placed]) -> tuple[Placed, ...]:

@@ -17,6 +17,7 @@ CLAIM_TEMPLATES = ("one", "two", "either")
 """Kinds of resource claims."""
 SHARED_CLAIMS = ("team-1", "team-2", "team-3")
 PRIORITIES = {"low": 10, "middle": 100, "high": 1000}
+PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 TAINT = {"key": "example.com/maintenance", "value": "yes", "effect": "NoSchedule"}
 
 
@@ -159,6 +160,28 @@ def budget(app: str, min_available: int) -> JsonObject:
     }
 
 
+def pod_group(name: str, member: JsonObject, size: int, random: Random) -> JsonObject:
+    """A group for pods like this one; few need more of them than there are."""
+    minimum = random.choice((size, size, size, size, max(size - 1, 1), size + 1))
+    gang = {"gang": {"minCount": minimum}}
+    spec: JsonObject = {
+        "schedulingPolicy": {"basic": {}} if random.random() < 0.15 else gang,
+        "disruptionMode": {random.choice(("single", "all")): {}},
+    }
+    if random.random() < 0.4:
+        spec["schedulingConstraints"] = {"topology": [{"key": random.choice((ZONE, "disk"))}]}
+    priority_class = member["spec"].get("priorityClassName")
+    if priority_class is not None and random.random() < 0.95:  # else the group is invalid
+        spec["priorityClassName"] = priority_class
+        spec["preemptionPolicy"] = PREEMPTION_POLICIES[priority_class.endswith("-never")]
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
+
+
+def group_name(pod: JsonObject) -> str:
+    name: str = (pod["spec"].get("schedulingGroup") or {}).get("podGroupName", "")
+    return name
+
+
 MIXES: dict[str, Callable[[JsonObject, Random], None]] = {
     "plain": _plain,
     "affinity": _affinity,
@@ -205,5 +228,5 @@ def priority_classes() -> list[JsonObject]:
     return [
         {"metadata": {"name": name + suffix}, "value": value, "preemptionPolicy": policy}
         for name, value in PRIORITIES.items()
-        for suffix, policy in (("", "PreemptLowerPriority"), ("-never", "Never"))
+        for suffix, policy in zip(("", "-never"), PREEMPTION_POLICIES, strict=True)
     ]

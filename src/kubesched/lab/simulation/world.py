@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from kubesched.config.features import defaults
+from kubesched.config.features import defaults, from_map
 from kubesched.framework.interfaces import Plugin
 from kubesched.framework.registry import Registry
 from kubesched.insight.state.virtual_loop import VirtualLoop
@@ -22,6 +22,7 @@ from kubesched.lab.simulation.checkers import Checkers
 from kubesched.lab.simulation.cluster import SimulatedCluster
 from kubesched.lab.simulation.extenders import ExtenderVerdicts, SimulatedExtender
 from kubesched.lab.simulation.faults import Network
+from kubesched.lab.simulation.gangs import GroupChecks, make_gang_auditor
 from kubesched.lab.simulation.given_back import WatchedVolumeBinding
 from kubesched.lab.simulation.in_vain import EvictionsInVain
 from kubesched.lab.simulation.liveness import wait_until_settled
@@ -59,6 +60,8 @@ leaderElection:
 """
 
 TIGHT_NODES = 2
+GANGS = 0.3
+"""How often a group is created instead of a pod, where there are groups."""
 START_S = 1.0
 """Time before the first fault; the informers' first lists may already be affected."""
 
@@ -94,7 +97,12 @@ class World:
         self._random = Random(f"{seed}/world")
         self.complaints = Complaints()
         self._decisions: Decisions = {}
-        self.cluster = SimulatedCluster(loop, Random(f"{seed}/cluster"), trace, options.extras)
+        gates = defaults(options.reference)
+        if options.gates:
+            gates = from_map(dict.fromkeys(options.gates, True), gates.versions)
+        self.cluster = SimulatedCluster(
+            loop, Random(f"{seed}/cluster"), trace, options.extras, gates
+        )
         self.network = Network(options.rates, Random(f"{seed}/network"), trace, focus=options.focus)
         self.network.holds_leases_only = options.instances > 1
         self.mischief = Mischief(
@@ -115,7 +123,7 @@ class World:
             self.complaints,
             seed=str(seed),
             config=self._config(),
-            gates=defaults(options.reference),
+            gates=gates,
             registry=self._registry(),
             extender=self.extender,
             disk=options.disk,
@@ -129,6 +137,9 @@ class World:
             has_one_writer=options.instances == 1,
             decisions=self._decisions,
         )
+        if self.cluster.has_groups:
+            by_topology = gates.TopologyAwareWorkloadScheduling
+            self.checkers.groups = GroupChecks(self.cluster, by_topology=by_topology)
         self.checkers.are_writes_held = bool(options.rates.hold) and options.instances == 1
         # Nodes are relabelled, so an extender may change its answer about victims.
         self._had_broken_answers = bool(
@@ -186,10 +197,14 @@ class World:
 
     def _plugins(self) -> dict[str, type[Plugin]]:
         """The simulation's own plugins."""
+        auditor = make_auditor(self.complaints.add, self._binding_verdicts, self._decisions)
         made: dict[str, type[Plugin]] = {
-            AUDITOR: make_auditor(self.complaints.add, self._binding_verdicts, self._decisions),
+            AUDITOR: auditor,
             VolumeBinding.name: WatchedVolumeBinding,
         }
+        if self.cluster.has_groups:
+            by_topology = "TopologyAwareWorkloadScheduling" in self.options.gates
+            made[AUDITOR] = make_gang_auditor(auditor, self.complaints.add, by_topology=by_topology)
         if self.options.mischief:
             made[TROUBLEMAKER] = make_troublemaker(self.mischief)
         else:  # a broken filter may have left any nodes
@@ -288,6 +303,11 @@ class World:
         left = self.options.pods
         while left > 0:
             for _ in range(min(left, self._random.choice((1, 1, 2, 5)))):
+                if self.cluster.has_groups and self._random.random() < GANGS:
+                    size = self._random.randint(1, 4)
+                    self.cluster.add_group(self._mixes, size)
+                    left -= size
+                    continue
                 self.cluster.add_pod(self._mixes, replicas="replicas" in self.options.extras)
                 left -= 1
             mean_s = self.options.duration_s / (2 * self.options.pods)
@@ -346,6 +366,8 @@ class World:
         self.network.heal()
         self.mischief.rate = 0.0
         self.processes.mend()
+        if self.checkers.groups is not None:
+            self.checkers.groups.heal()
         if self._has_extender:
             self.extender.trouble = 0.0
             self.cluster.touch_nodes()

@@ -1,11 +1,14 @@
 """Writes the condition PodGroupInitiallyScheduled.
 
 One write per group at a time; a newer wish replaces one that waits. What was written last is
-remembered, so that a retry right after a success does not undo it while the watch lags behind.
+remembered until the watch shows another version of the group, so that a retry right after a
+success does not undo it.
 """
 
 from __future__ import annotations
 
+from functools import partial
+from random import Random
 from typing import Any, Final, NamedTuple
 
 from kubesched.api.meta import Condition
@@ -15,6 +18,7 @@ from kubesched.base.clock import Clock
 from kubesched.base.errors import KubeschedError, NotFound
 from kubesched.base.logs import get_logger
 from kubesched.framework.handle import SchedulerClient, Spawn
+from kubesched.framework.pod_status import with_retries
 from kubesched.framework.status import Status
 
 log = get_logger(__name__)
@@ -41,28 +45,38 @@ def wish_of(status: Status) -> Wish:
 class GroupConditions:
     """Conditions of PodGroups, written in the background."""
 
-    def __init__(self, client: SchedulerClient, clock: Clock, spawn: Spawn) -> None:
+    def __init__(self, client: SchedulerClient, clock: Clock, spawn: Spawn, jitter: Random) -> None:
         self._client = client
         self._clock = clock
         self._spawn = spawn
+        self._jitter = jitter
         self._written: dict[str, Wish] = {}
-        """The last wish by UID, until the group is gone."""
+        """The last wish by UID, unless its write failed or the group is gone."""
+        self._known: dict[str, str] = {}
+        """The version of the group that the wish was made for, until the watch shows another."""
         self._busy: set[str] = set()
 
     def put(self, group: PodGroup, wish: Wish) -> None:
         """Write a condition, unless the group has it or was scheduled before: True is final."""
-        uid = group.metadata.uid
-        last = self._written.get(uid) or _present(group)
+        uid, version = group.metadata.uid, group.metadata.resource_version
+        last = _present(group)
+        if uid in self._busy or self._known.get(uid) == version:
+            last = self._written.get(uid, last)
         if last == wish or (last is not None and last.status == "True"):
             return
-        self._written[uid] = wish
+        self._written[uid], self._known[uid] = wish, version
         if uid not in self._busy:
             self._busy.add(uid)
             name = f"{group.metadata.namespace}/{group.metadata.name}"
             self._spawn(self._write(group), f"condition of pod group {name}")
 
+    def shown(self, group: PodGroup) -> None:
+        """The watch shows a new version of the group, which counts from now on."""
+        self._known.pop(group.metadata.uid, None)
+
     def forget(self, group: PodGroup) -> None:
         self._written.pop(group.metadata.uid, None)
+        self._known.pop(group.metadata.uid, None)
 
     async def _write(self, group: PodGroup) -> None:
         meta, shown = group.metadata, _present(group)
@@ -79,14 +93,16 @@ class GroupConditions:
                         ]
                     },
                 }
-                try:
-                    await self._client.patch_status(PodGroup, meta.namespace, meta.name, patch)
-                except NotFound:
-                    return
-                except KubeschedError as error:
-                    log.error("Failed to update pod group condition", error, podGroup=meta.name)
-                    return
+                send = partial(
+                    self._client.patch_status, PodGroup, meta.namespace, meta.name, patch
+                )
+                await with_retries(send, self._jitter)
                 done = shown = wish
+        except NotFound:
+            self.forget(group)
+        except KubeschedError as error:
+            log.error("Failed to update pod group condition", error, podGroup=meta.name)
+            self.forget(group)  # the next attempt writes it again
         finally:
             self._busy.discard(meta.uid)
 

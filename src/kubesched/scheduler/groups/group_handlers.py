@@ -75,6 +75,8 @@ class GroupEventHandlers(EventHandlers):
                 self.group_added(new)
             else:
                 self._groups.put(new)
+                if isinstance(new, PodGroup):
+                    self._conditions.shown(new)
             announce(old, new)
 
         return changed

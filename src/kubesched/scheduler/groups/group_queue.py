@@ -443,6 +443,8 @@ class GroupSchedulingQueue(SchedulingQueue):
     @staticmethod
     def _answers_for_all(info: QueuedPodInfo, event: ResolvedEvent) -> bool:
         """Whether the hints for this event do not tell members of a group apart."""
+        if event.is_about_target:
+            return False  # it concerns one of them
         hints = event.hints_by_profile.get(info.pod_info.pod.spec.scheduler_name, ())
         rejectors = info.rejector_plugins
         return all(hint.per_class for hint in hints if hint.plugin in rejectors)
@@ -528,6 +530,13 @@ class GroupSchedulingQueue(SchedulingQueue):
                 return info
         # Members in flight, or without their group, are stubs for the nominator.
         return None
+
+    def active_groups(self) -> list[QueuedGroup]:
+        return list(self._group_active)
+
+    def pods_in_active_q(self) -> list[Pod]:
+        members = [info.pod_info.pod for entity in self._group_active for info in entity]
+        return super().pods_in_active_q() + members
 
     @property
     def sizes(self) -> tuple[int, int, int]:

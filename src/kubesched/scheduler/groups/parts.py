@@ -40,8 +40,8 @@ class GroupParts(Parts):
         return GroupSchedulingQueue(groups=self.groups, **settings)
 
     def scheduler(self, **parts: Any) -> Scheduler:  # noqa: ANN401  # as above
-        spawn = parts["background"].spawn
-        self._conditions = GroupConditions(self._client, parts["clock"], spawn)
+        spawn, jitter = parts["background"].spawn, parts["status_writer"].random
+        self._conditions = GroupConditions(self._client, parts["clock"], spawn, jitter)
         shared = "cycle cache queue frameworks failures decisions metrics random flight"
         cycles = GroupCycles(
             **{name: parts[name] for name in shared.split()},

@@ -7,10 +7,12 @@ from typing import Any, ClassVar
 import dra_objects
 import pytest
 from group_scenarios import NV, PUS, Groups
+from msgspec import structs
 
 from kubesched.api import codec
 from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
-from kubesched.api.scheduling_v1beta1 import PodGroup
+from kubesched.api.scheduling_v1beta1 import PodGroup, PodGroupStatus
+from kubesched.base.errors import Conflict, KubeschedError
 from kubesched.framework.interfaces import PodGroupPostFilterPlugin, PreBindPlugin, ReservePlugin
 from kubesched.framework.nominating_info import NominatingInfo
 from kubesched.framework.status import Code, Status
@@ -496,3 +498,63 @@ def test_a_post_filter_that_succeeds_is_the_last(monkeypatch):  # 60
         assert world.nominated("a") == "n1"
         assert not world.is_gone("x"), "DefaultPreemption is not asked"
         assert Second.asked == 0
+
+
+def _failing(world, errors):
+    """Writes of conditions that fail with these errors first; returns all tries."""
+    write, tries = world.client.patch_status, []
+
+    async def patch_status(*arguments):
+        tries.append(arguments)
+        if len(tries) <= len(errors):
+            raise errors[len(tries) - 1]
+        return await write(*arguments)
+
+    world.client.patch_status = patch_status
+    return tries
+
+
+def test_a_condition_whose_write_failed_is_written_by_the_next_attempt():
+    with Groups(1) as world:
+        tries = _failing(world, [KubeschedError("refused")])
+        world.group("g", 2)
+        world.pods("g", "a", "b")
+        world.settle()
+        assert (len(tries), world.group_says("g")) == (1, None)
+        world.advance(5)
+        assert world.group_says("g")[:2] == ("False", "Unschedulable")
+
+
+def test_a_condition_is_sent_again_after_a_conflict():
+    with Groups(2) as world:
+        tries = _failing(world, [Conflict("not now")])
+        world.group("g", 2)
+        world.pods("g", "a", "b")
+        world.settle()
+        world.advance(0.5)
+        assert (len(tries), world.group_says("g")[0]) == (2, "True")
+
+
+def test_a_condition_that_got_lost_is_written_again():
+    with Groups(1) as world:
+        world.group("g", 2)
+        world.pods("g", "a", "b")
+        world.settle()
+        said = world.group_says("g")
+        group = world.find(PodGroup, "default", "g")
+        world.update(structs.replace(group, status=PodGroupStatus()))  # restored from a backup
+        assert world.group_says("g") is None
+        world.advance(5)
+        assert world.group_says("g") == said
+
+
+def test_members_lose_their_scheduling_gates_in_any_order():
+    with Groups(3) as world:
+        world.group("g", 3)
+        world.pods("g", "a", "b", "c", schedulingGates=[{"name": "example.com/wait"}])
+        for name in ("a", "c", "b"):
+            world.settle()
+            assert world.node_of(name) == ""
+            world.change_pod(name, "spec", schedulingGates=[])
+        world.settle()
+        assert world.nodes_of("a", "b", "c") == ["n1"] * 3
