@@ -39,7 +39,6 @@ EXIT_CODES = {
 
 PLACES_VARY = {
     "README.md",
-    "docs/how-to/promote-a-plugin.md",
     "docs/how-to/use-an-extender.md",
     "docs/tutorial/first-deployment.md",
 }

@@ -65,6 +65,8 @@ print(sorted(name for name in set(sys.modules) - before))
     )
     names = [
         "kubesched",
+        "kubesched.base",
+        "kubesched.base.version",
         "kubesched.testing",
         "kubesched.testing.pytest_plugin",
     ]

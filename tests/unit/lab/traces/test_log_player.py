@@ -28,6 +28,7 @@ from kubesched.insight.recording.records import (
 from kubesched.insight.recording.segments import RecordingError
 from kubesched.insight.recording.writer import Limits
 from kubesched.lab.simulation.audit import AUDITOR
+from kubesched.lab.simulation.options import of_seed
 from kubesched.lab.traces import played_calls
 from kubesched.lab.traces.log_player import play
 from kubesched.plugins.registry import in_tree_registry
@@ -137,7 +138,9 @@ def test_a_plugin_that_reads_the_outside_world_is_found(run: Run) -> None:
 def test_a_run_is_played_from_every_segment_that_holds_the_scheduler(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, runs = record_simulation(seed, limits=Limits(segment_bytes=1_500))
+    # No checkpoint is taken while a group waits.
+    options = replace(of_seed(seed, faults=True), gates=())
+    _, runs = record_simulation(seed, options, limits=Limits(segment_bytes=1_500))
     parts = [Run(run.segments[at:]) for run in runs for at in range(1, len(run.segments))]
     playable = [part for part in parts if part.is_playable]
     assert playable
