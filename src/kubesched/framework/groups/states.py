@@ -44,6 +44,8 @@ class PodGroupState:
     unscheduled: dict[str, Pod] = field(default_factory=dict)
     assumed: set[str] = field(default_factory=set)
     assigned: set[str] = field(default_factory=set)
+    gone: set[str] = field(default_factory=set)
+    """Assumed pods that were deleted: they count until their assumption ends."""
 
     @property
     def scheduled_count(self) -> int:
@@ -135,9 +137,9 @@ class GroupStates:
         key, uid = group_of(pod), pod.metadata.uid
         if key is not None:
             state = self._state(key)
-            state.pods[uid] = pod
-            if uid not in state.assumed:
-                state.unscheduled[uid] = pod
+            state.gone.discard(uid)
+            if uid not in state.assumed:  # else the version with the node is kept
+                state.pods[uid] = state.unscheduled[uid] = pod
 
     def pod_assumed(self, pod: Pod) -> None:
         key, uid = group_of(pod), pod.metadata.uid
@@ -151,9 +153,13 @@ class GroupStates:
         """An assumption was undone; the pod waits again."""
         key, uid = group_of(pod), pod.metadata.uid
         state = None if key is None else self._states.get(key)
-        if state is not None and uid in state.assumed:
+        if state is None or uid not in state.assumed:
+            return
+        if uid in state.gone:
+            self.pod_removed(pod)
+        else:
             state.assumed.discard(uid)
-            state.unscheduled[uid] = pod
+            state.pods[uid] = state.unscheduled[uid] = pod
 
     def pod_assigned(self, pod: Pod) -> None:
         """A pod with a node, whoever placed it."""
@@ -165,6 +171,15 @@ class GroupStates:
             state.assumed.discard(uid)
             state.assigned.add(uid)
 
+    def pod_deleted(self, pod: Pod) -> None:
+        """A pod was deleted; if it is assumed, it counts until that ends."""
+        key, uid = group_of(pod), pod.metadata.uid
+        state = None if key is None else self._states.get(key)
+        if state is not None and uid in state.assumed:
+            state.gone.add(uid)
+        else:
+            self.pod_removed(pod)
+
     def pod_removed(self, pod: Pod) -> None:
         key, uid = group_of(pod), pod.metadata.uid
         state = None if key is None else self._states.get(key)
@@ -173,6 +188,7 @@ class GroupStates:
             state.unscheduled.pop(uid, None)
             state.assumed.discard(uid)
             state.assigned.discard(uid)
+            state.gone.discard(uid)
             self._drop_if_empty(key, state)
 
     def _state(self, key: GroupKey) -> PodGroupState:

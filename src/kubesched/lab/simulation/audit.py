@@ -65,7 +65,7 @@ Attempts = dict[tuple[str, str, str], list[str]]
 class Auditing(ReservePlugin):
     """The Reserve plugin that `make_auditor` makes."""
 
-    def audit(self, pod: Pod, node_name: str) -> None:
+    def audit(self, pod: Pod, node_name: str, *, is_judged: bool = True) -> None:
         raise NotImplementedError
 
 
@@ -86,7 +86,7 @@ def make_auditor(
                 self.audit(pod, node_name)
             return None
 
-        def audit(self, pod: Pod, node_name: str) -> None:
+        def audit(self, pod: Pod, node_name: str, *, is_judged: bool = True) -> None:
             known = known_state(self.handle, without=pod)
             counted = (other["metadata"]["uid"] for other in known.pods_on(node_name))
             decisions[OWNER.get(), pod.metadata.uid, node_name] = shown_on(
@@ -100,7 +100,7 @@ def make_auditor(
                 known,
                 asks_for_volumes=not self.handle.extenders,
             )
-            if why is not None:
+            if why is not None and is_judged:
                 complain(
                     "rules hold at every decision",
                     f"pod {key_of(pod.metadata)} goes to {node_name}: {why}",
@@ -178,7 +178,9 @@ def make_audited_preemption(complain: Complain) -> type[DefaultPreemption]:
                         f"{name} preempts {victim['metadata']['name']}",
                     )
             self._judge_units(state, uids)
-            if not all(is_plain(pod) for pod, _node in placed):
+            # Upstream: terms of pods that are reprieved are not noticed if there were none before.
+            has_terms = any(pod["spec"].get("affinity") for pod, _node in state.placed)
+            if has_terms or not all(is_plain(pod) for pod, _node in placed):
                 return
             members = [(to_json(pod), node) for pod, node in placed]
             own = {pod["metadata"]["uid"] for pod, _node in members}

@@ -41,12 +41,13 @@ class Untrue(str):
 
 
 def make_gang_auditor(
-    auditor: type[Auditing], complain: Complain, *, by_topology: bool
+    auditor: type[Auditing], complain: Complain, *, by_topology: bool, audits_members: bool
 ) -> type[Plugin]:
     """An auditor that checks that enough members have a node before the first of them is bound.
 
     Permit is asked after GangScheduling. From then on the gang is complete, whichever of the
-    bindings fails.
+    bindings fails. With `audits_members` their places are audited, too: not if Reserve may refuse
+    some of them, since the others stay where they were placed beside them.
     """
 
     class GangAuditor(auditor, PermitPlugin, PreBindPlugin, PostBindPlugin):  # type: ignore[valid-type,misc]  # made
@@ -65,7 +66,7 @@ def make_gang_auditor(
             assert listers is not None, "a scheduler has listers"
             if key is None:
                 return None
-            self.audit(pod, node_name)
+            self.audit(pod, node_name, is_judged=audits_members)
             group = listers.of(PodGroup).get(key.namespace, key.name)
             held = self._held.setdefault(key, {})
             held[pod.metadata.uid] = node_name
@@ -120,6 +121,7 @@ class GroupChecks:
         self._cluster = cluster
         self._by_topology = by_topology
         self._calm = False
+        self._born_before: set[str] = set()
         self._born_in_calm: set[str] = set()
         cluster.store.subscribe(GROUPS, self._on_group)
 
@@ -128,12 +130,10 @@ class GroupChecks:
         self._calm = True
 
     def _on_group(self, change: Change) -> None:
-        meta = change.entry.obj["metadata"]
-        if change.type == "ADDED" and self._calm:
-            pods = self._cluster.active_pods()
-            members = [pod["spec"] for pod in pods if group_name(pod) == meta["name"]]
-            if not any(spec.get("nodeName") for spec in members):
-                self._born_in_calm.add(meta["uid"])
+        name = change.entry.obj["metadata"]["name"]
+        if change.type == "ADDED":
+            born = self._born_in_calm if self._calm else self._born_before
+            born.add(name)
 
     def difference(self, states: GroupStates) -> str | None:
         """How a scheduler's account of groups differs from the API server."""
@@ -155,7 +155,7 @@ class GroupChecks:
         """A group that was scheduled since the faults stopped, and does not say so."""
         for group, members in self._with_members():
             bound = sum(bool(pod["spec"].get("nodeName")) for pod in members)
-            is_new = group["metadata"]["uid"] in self._born_in_calm
+            is_new = group["metadata"]["name"] in self._born_in_calm - self._born_before
             if is_new and bound >= _minimum(group) and condition(group)[0] != "True":
                 return Untrue(f"{key_of_manifest(group)} runs, and says {condition(group)}")
         return None
@@ -166,21 +166,18 @@ class GroupChecks:
         Only gangs whose members are alike and lack nothing but room: then it does not matter in
         which order they are placed, and where.
         """
-        pods = self._cluster.active_pods()
-        state = State(
-            {node["metadata"]["name"]: node for node in self._cluster.nodes()},
-            tuple(
-                (pod, name)
-                for pod in pods
-                if (name := pod["spec"].get("nodeName") or pod["status"].get("nominatedNodeName"))
-            ),
-        )
+        nodes = {node["metadata"]["name"]: node for node in self._cluster.nodes()}
+        placed = [
+            (pod, name)
+            for pod in self._cluster.active_pods()
+            if (name := pod["spec"].get("nodeName") or pod["status"].get("nominatedNodeName"))
+        ]
         for group, members in self._with_members():
             waiting = [pod for pod in members if not pod["spec"].get("nodeName")]
             missing = max(_minimum(group) - len(members) + len(waiting), 1)
             if len(waiting) < missing or not _are_alike(group, members):
                 continue
-            others = state.without(waiting)
+            others = State(nodes, tuple(each for each in placed if each[0] not in waiting))
             for domain in self._domains(group, members):
                 if _room_for(waiting[0], domain, others, missing) >= missing:
                     return f"{missing} of {key_of_manifest(group)} fit on {', '.join(domain)}"

@@ -26,6 +26,7 @@ from kubesched.lab.simulation.processes import Incarnation, Processes
 from kubesched.lab.simulation.trace import Trace
 from kubesched.lab.simulation.turned_down import TurnedDown
 from kubesched.lab.simulation.violation import Violation
+from kubesched.plugins.gang_scheduling import GangScheduling
 
 BOUND_S = 180.0
 """Longer than a watch reconnect (60 s), a lease takeover and a pod's backoff together.
@@ -152,7 +153,7 @@ def _what_is_pending(
     for incarnation in working:
         unfinished = _unfinished(incarnation)
         if unfinished is not None:
-            return f"{incarnation.name}: {unfinished}"
+            return type(unfinished)(f"{incarnation.name}: {unfinished}")
         difference = checkers.difference_from_store(incarnation)
         if difference is not None:
             return Discrepancy(f"{incarnation.name}: {difference}")
@@ -167,4 +168,10 @@ def _unfinished(incarnation: Incarnation) -> str | None:
         "active": len(scheduler.queue.pods_in_active_q()),
         "waiting on Permit": len(incarnation.process.assembly.waiting_pods),
     }
-    return next((f"{count} pods {what}" for what, count in counts.items() if count), None)
+    unfinished = next((f"{count} pods {what}" for what, count in counts.items() if count), None)
+    if unfinished is not None and any(
+        GangScheduling.name in waiting.pending_plugins()
+        for waiting in incarnation.process.assembly.waiting_pods
+    ):
+        return Late(unfinished)  # as long as upstream: until Permit's five minutes are over
+    return unfinished

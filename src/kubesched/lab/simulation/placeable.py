@@ -25,6 +25,7 @@ from kubesched.api.storage_v1 import CSIDriver, CSINode, StorageClass
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.load import load
 from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.framework.groups.states import GroupKey, group_of
 from kubesched.framework.registry import Registry
 from kubesched.insight.state.cluster import Cluster
 from kubesched.insight.state.virtual_loop import SimulationStuck
@@ -116,10 +117,12 @@ def what_can_be_placed(
         return Late("; ".join(reasons)) if reasons else None
     if answer.evicted:
         return WithVictims("; ".join(reasons))
-    return reasons[0] if reasons else _untrue(cluster, answer)
+    return reasons[0] if reasons else _untrue(cluster, answer, pods, untold)
 
 
-def _untrue(cluster: SimulatedCluster, answer: _Answer) -> Untrue | None:
+def _untrue(
+    cluster: SimulatedCluster, answer: _Answer, pods: Iterable[Pod], untold: Untold
+) -> str | None:
     """A group's condition that the fresh scheduler would have changed.
 
     A group that fails is tried again and again, so all schedulers come to say the same.
@@ -130,7 +133,10 @@ def _untrue(cluster: SimulatedCluster, answer: _Answer) -> Untrue | None:
         )
         says, would_be = condition(stored), condition(to_json(next(found)))
         if says != would_be:
-            return Untrue(f"{key_of_manifest(stored)} says {says}, and should say {would_be}")
+            text = f"{key_of_manifest(stored)} says {says}, and should say {would_be}"
+            key = GroupKey("default", stored["metadata"]["name"])
+            is_late = any(untold(pod, None) for pod in pods if group_of(pod) == key)
+            return Late(text) if is_late else Untrue(text)
     return None
 
 

@@ -204,7 +204,12 @@ class World:
         }
         if self.cluster.has_groups:
             by_topology = "TopologyAwareWorkloadScheduling" in self.options.gates
-            made[AUDITOR] = make_gang_auditor(auditor, self.complaints.add, by_topology=by_topology)
+            made[AUDITOR] = make_gang_auditor(
+                auditor,
+                self.complaints.add,
+                by_topology=by_topology,
+                audits_members=not self.options.mischief,
+            )
         if self.options.mischief:
             made[TROUBLEMAKER] = make_troublemaker(self.mischief)
         else:  # a broken filter may have left any nodes

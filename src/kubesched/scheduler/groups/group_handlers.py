@@ -55,8 +55,7 @@ class GroupEventHandlers(EventHandlers):
     def pod_deleted(self, pod: Pod, *, final_state_unknown: bool = False) -> None:
         # The queue goes first, so a PreEnqueue that runs now still counts the pod.
         super().pod_deleted(pod, final_state_unknown=final_state_unknown)
-        if not self._cache.is_assumed(pod.metadata.uid):
-            self._groups.pod_removed(pod)
+        self._groups.pod_deleted(pod)
 
     def generic(self, resource: str, action: Action) -> Callable[[object, object], None]:
         announce = super().generic(resource, action)

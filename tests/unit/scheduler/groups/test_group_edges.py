@@ -13,9 +13,12 @@ from kubesched.api import codec
 from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from kubesched.api.scheduling_v1beta1 import PodGroup, PodGroupStatus
 from kubesched.base.errors import Conflict, KubeschedError
+from kubesched.framework.groups.states import GroupKey, GroupStates, PodGroupState
 from kubesched.framework.interfaces import PodGroupPostFilterPlugin, PreBindPlugin, ReservePlugin
+from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nominating_info import NominatingInfo
 from kubesched.framework.status import Code, Status
+from kubesched.testing import make_pod
 
 NO_PRE_FILTER = 'error in "DynamicResources" PodGroupPostFilter plugins: not found'
 NO_CPU = "0/1 nodes are available: 1 Insufficient cpu."
@@ -558,3 +561,27 @@ def test_members_lose_their_scheduling_gates_in_any_order():
             world.change_pod(name, "spec", schedulingGates=[])
         world.settle()
         assert world.nodes_of("a", "b", "c") == ["n1"] * 3
+
+
+def _assumed() -> tuple[GroupStates, PodGroupState, Pod]:
+    states, key = GroupStates(), GroupKey("default", "g")
+    pod = make_pod("a").spec(schedulingGroup={"podGroupName": "g"}).build()
+    states.pod_waits(pod)
+    states.pod_assumed(PodInfo(pod).assumed_on("n1").pod)
+    state = states.state(key)
+    assert state is not None
+    return states, state, pod
+
+
+def test_a_member_that_is_deleted_while_it_is_assumed_counts_until_that_ends():
+    states, state, pod = _assumed()
+    states.pod_deleted(pod)
+    assert state.scheduled_count == 1
+    states.pod_forgotten(pod)
+    assert states.state(GroupKey("default", "g")) is None
+
+
+def test_an_assumed_member_keeps_its_node_when_it_is_changed():
+    states, state, pod = _assumed()
+    states.pod_waits(pod)
+    assert [each.spec.node_name for each in state.scheduled_pods()] == ["n1"]
