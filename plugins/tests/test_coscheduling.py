@@ -66,7 +66,7 @@ def test_pods_are_bound_when_enough_of_them_have_a_node() -> None:
         assert "d" in bound(cluster), "a member beyond the minimum need not wait"
 
 
-def test_a_group_that_does_not_fit_binds_nobody_and_holds_no_room() -> None:
+def test_a_group_that_does_not_fit_binds_no_pod_and_holds_no_room() -> None:
     with cluster_of(node("n"), group("g", minMember=3)) as cluster:
         cluster.add(pod("a"), pod("b"), pod("c"))
         cluster.settle()

@@ -289,8 +289,8 @@ class CapacityScheduling(PreFilterPlugin, PreemptingPlugin, ReservePlugin, Enque
         """Which pods the pod may preempt.
 
         Without a quota: less important ones without a quota. With one that is used up to its `min`:
-        less important ones of its own. Otherwise somebody borrowed what it is sure of: those of
-        other quotas that use more than their `min`, of any priority, as long as they do.
+        less important ones of its own. Otherwise other quotas have borrowed from its `min`: pods of
+        quotas that use more than their own `min`, of any priority, as long as they do.
         """
         quotas, namespace, priority = found.quotas, pod.metadata.namespace, pod.spec.priority or 0
         quota = quotas.of(namespace)

@@ -103,7 +103,7 @@ class Group:
 
 
 class Rejection(NamedTuple):
-    """A group went back, and nobody but itself has made room since."""
+    """A group was rejected, and the only room made since is its own."""
 
     until: float
     reason: str

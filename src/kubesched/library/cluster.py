@@ -452,7 +452,9 @@ class _World(PlannedCluster):
         story = self._stories.get(info.pod_info.uid)
         if story is not None:
             node = assumed.node_name
-            second, margin = self._runner_up(node, assumed.result.feasible_nodes)
+            second, margin = "", np.nan
+            if story.pod.spec.scheduling_group is None:  # a group is placed by many decisions
+                second, margin = self._runner_up(node, assumed.result.feasible_nodes)
             story.bound = Placement(
                 node=node,
                 attempts=info.attempts,

@@ -63,6 +63,20 @@ def test_a_row_tells_runner_up_and_margin() -> None:
     assert row["margin"] == totals["large-0"] - totals["small-0"]
 
 
+def test_members_of_a_gang_have_nodes_and_no_margin() -> None:
+    group = {
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "gang", "namespace": "default"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 3}}},
+    }
+    spec = {"schedulingGroup": {"podGroupName": "gang"}}
+    with ks.Cluster(ks.nodes(5, cpu=2), group, feature_gates="GenericWorkload=true") as cluster:
+        result = cluster.schedule(ks.pods(3, cpu=2, spec=spec))
+    assert len({row["node"] for row in result.placements.rows()} - {""}) == 3
+    assert {row["margin"] for row in result.placements.rows()} == {None}
+
+
 def test_a_pending_pod_has_the_schedulers_message() -> None:
     with ks.Cluster(ks.nodes(2, cpu=4)) as cluster:
         result = cluster.schedule(ks.pods(1, cpu=5))

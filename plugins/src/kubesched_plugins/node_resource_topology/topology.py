@@ -109,7 +109,7 @@ class Topology:
     is_single_numa_node: bool = False
 
     def without(self, taken: Iterable[Amounts]) -> Topology:
-        """With some amounts less in every zone: nobody knows which zone they come from."""
+        """With some amounts less in every zone: which zone they come from is not known."""
         total: dict[str, int] = {}
         for amounts in taken:
             for name, amount in amounts.items():

@@ -276,7 +276,7 @@ def test_a_missing_claim_is_an_error_of_the_group():  # 45
         assert [world.condition(name) for name in "ab"] == [("SchedulerError", NO_PRE_FILTER)] * 2
 
 
-def test_a_gang_without_devices_for_all_starts_nobody():  # 89
+def test_a_gang_without_devices_for_all_starts_no_pod():  # 89
     with Groups(4) as world:
         world.add(dra_objects.device_class(), dra_objects.resource_slice("s"))
         world.add(dra_objects.claim("c1"), dra_objects.claim("c2"))
