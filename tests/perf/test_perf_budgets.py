@@ -11,10 +11,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from call_counts import SIZE, Budgets, count_named, excesses, names
+from call_counts import python_version as this_python
 
 from kubesched.lab.benchmarking import core_cluster
-from kubesched.lab.benchmarking.call_counts import SIZE, Budgets, count_named, excesses, names
-from kubesched.lab.benchmarking.call_counts import python_version as this_python
 from kubesched.lab.benchmarking.catalogue import find
 
 FILE = Path(__file__).parent / "budgets.json"

@@ -79,22 +79,6 @@ class NodeStatusColumns(NodeToStatus):
         """True if some verdict was given by node name instead of by row."""
         return self._are_named
 
-    def has_code(self, rows: Indices, code: Code) -> Mask:
-        """Which rows have a verdict with that code, their own or the one for absent nodes."""
-        marked = np.full(self._table.high_water, self.absent_status.code is code, dtype=np.bool_)
-        self.mark_code(code, marked)
-        return marked[rows]
-
-    def count_code(self, code: Code, node_count: int) -> int:
-        """Number of verdicts with that code among `node_count` nodes."""
-        count = sum(status.code is code for status in self._explicit.values())
-        if self._unnamed:
-            self._check_rows()
-            count += sum(size for status, size in self._sizes() if status.code is code)
-        if self.absent_status.code is code:
-            count += node_count - len(self)
-        return count
-
     @property
     def explicit(self) -> Mapping[str, Status]:
         """Every verdict by node name. Builds an entry per node: avoid on the hot path."""

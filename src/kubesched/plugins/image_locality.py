@@ -6,7 +6,6 @@ it. Mirrors upstream's `imagelocality/image_locality.go`.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -21,7 +20,6 @@ from kubesched.framework.nodes.columns import Ints
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.rules import Rule, Scope
-from kubesched.plugins.helper.row_mirror import RowMirror
 
 _MIB = 1024 * 1024
 MIN_THRESHOLD_BYTES = 23 * _MIB
@@ -29,12 +27,8 @@ MIN_THRESHOLD_BYTES = 23 * _MIB
 MAX_CONTAINER_THRESHOLD_BYTES = 1000 * _MIB
 """This many bytes per image earn the full score."""
 
-FEW_SHARE: Final = 64
-"""After a node count change, up to 1/64 of the rows are computed without the stale column."""
 _COUNTS_LIMIT: Final = 512
 """Maximum number of node count combinations to compare; above it, all rows are rescored."""
-_COLUMN_BYTES_LIMIT: Final = 16 * _MIB
-"""Memory limit of the cached columns of recently used images."""
 
 
 class PodImages(NamedTuple):
@@ -63,14 +57,13 @@ class ImageLocality(ScorePlugin, SignPlugin, InTreePlugin):
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
         super().__init__(args, handle)
         self._volumes_count = handle.feature_gates.reference.image_volumes_count
-        self._columns: OrderedDict[str, ImageColumn] = OrderedDict()
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | int:
         wanted = self._images(state, pod)
         total: Ints | None = None
         for name in () if nodes.is_bare else wanted.names:
             if nodes.table.images.get(name) is not None:
-                present = self._column(nodes.table, name).over(nodes)
+                present = bytes_on(nodes, name)
                 total = present if total is None else total + present
         if total is None:
             return 0  # no node has any of the images
@@ -98,16 +91,6 @@ class ImageLocality(ScorePlugin, SignPlugin, InTreePlugin):
 
     def _images(self, state: CycleState, pod: Pod) -> PodImages:
         return state.remember(self.name, lambda: pod_images(pod, self._volumes_count))
-
-    def _column(self, table: NodeTable, name: str) -> ImageColumn:
-        column = self._columns.get(name)
-        if column is None or column.table is not table:
-            column = self._columns[name] = ImageColumn(table, name)
-            while len(self._columns) > max(_COLUMN_BYTES_LIMIT // (8 * table.capacity), 1):
-                self._columns.popitem(last=False)
-        else:
-            self._columns.move_to_end(name)
-        return column
 
 
 class NodeCounts:
@@ -163,41 +146,12 @@ class NodeCounts:
         return self._wanted.score(total)
 
 
-class ImageColumn(RowMirror):
-    """The scaled size of one image on each row: its bytes times the share of nodes that have it."""
-
-    def __init__(self, table: NodeTable, name: str) -> None:
-        super().__init__(table)
-        self._name = name
-        self._node_count = -1
-
-    def over(self, nodes: NodeColumns) -> Ints:
-        table, rows = self.table, nodes.rows
-        if self._node_count != table.node_count:
-            if not isinstance(rows, slice) and len(rows) <= table.high_water // FEW_SHARE:
-                present = [bytes_present(table, self._name, row) for row in rows.tolist()]
-                return np.array(present, dtype=np.int64)
-            self._node_count = table.node_count
-            self.invalidate()
-        self.sync()
-        return self._values[rows]
-
-    def _settled_until(self, end: int) -> int:
-        # A row that is logged but not refreshed yet will get other counts later, without being
-        # logged again.
-        return min(end, self.table.refreshed_until)
-
-    def _rebuild(self) -> None:
-        table = self.table
-        self._values: Ints = np.zeros(table.capacity, dtype=np.int64)
-        image = table.images.get(self._name)
-        if image is not None:
-            counts = table.images.frozen_counts(image, slice(0, table.capacity), table.capacity)
-            spread = counts / float(table.node_count)
-            self._values[:] = float(image.size_bytes) * spread
-
-    def _patch(self, row: int) -> None:
-        self._values[row] = bytes_present(self.table, self._name, row)
+def bytes_on(nodes: NodeColumns, name: str) -> Ints:
+    """The scaled size of an image that some node has, on each node."""
+    table, image = nodes.table, nodes.table.images.get(name)
+    assert image is not None, "the caller has looked"
+    share = table.images.frozen_counts(image, nodes.rows) / float(table.node_count)
+    return (float(image.size_bytes) * share).astype(np.int64)
 
 
 def bytes_present(table: NodeTable, name: str, row: int) -> int:

@@ -5,13 +5,13 @@ Mirrors upstream's `tainttoleration/taint_toleration.go`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
-from kubesched.api.core_v1 import Node, Pod, Taint, Toleration
+from kubesched.api.core_v1 import Node, Pod, Taint
 from kubesched.api.tolerations import PREFER_NO_SCHEDULE, first_untolerated_taint, is_tolerated
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.engine import InTreePlugin
@@ -40,11 +40,6 @@ PRE_SCORE_STATE = "PreScoreTaintToleration"
 
 TaintSet = tuple[Taint, ...]
 
-_TABLES_LIMIT: Final = 256
-"""Maximum number of toleration lists with cached tables."""
-_TOLERATIONS_LIMIT: Final = 256
-"""Pods with more tolerations are not cached."""
-
 
 class TaintToleration(
     PreFilterPlugin,
@@ -63,8 +58,6 @@ class TaintToleration(
     def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
         super().__init__(args, handle)
         self._comparison_operators = handle.feature_gates.TaintTolerationComparisonOperators
-        self._repelling = _Tables(self._repels, np.bool_)
-        self._disliked = _Tables(self._count_disliked, np.int64)
         taint_column(handle.table)  # filled as nodes are added, not all at once
 
     # -- filter ------------------------------------------------------------------------------------
@@ -76,7 +69,9 @@ class TaintToleration(
         column = taint_column(nodes.table)
         if not column.values:
             return None
-        rejected = self._repelling.of(pod, column)
+        rejected = state.remember(
+            self.name, lambda: ValueTable(column, partial(self._repels, pod), absent=False)
+        )
         rejected.update()
         return None if rejected.is_trivial else Verdicts.reject(rejected.over(nodes), UNTOLERATED)
 
@@ -86,7 +81,11 @@ class TaintToleration(
     # -- score -------------------------------------------------------------------------------------
 
     def pre_score(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> None:
-        state.write(PRE_SCORE_STATE, self._disliked.of(pod, taint_column(nodes.table)))
+        rule, column = partial(self._count_disliked, pod), taint_column(nodes.table)
+        disliked = state.remember(
+            PRE_SCORE_STATE, lambda: ValueTable(column, rule, absent=0, dtype=np.int64)
+        )
+        state.write(PRE_SCORE_STATE, disliked)
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | int | Status:
         disliked: ValueTable[TaintSet] | None = state.get(PRE_SCORE_STATE)
@@ -140,27 +139,6 @@ class TaintToleration(
             )
             for taint in taints
         )
-
-
-class _Tables:
-    """One rule about taints, as a table per list of tolerations."""
-
-    def __init__(self, rule: Callable[[Pod, TaintSet], int], dtype: type[np.generic]) -> None:
-        self._rule = rule
-        self._dtype = dtype
-        self._by_tolerations: dict[tuple[Toleration, ...], ValueTable[TaintSet]] = {}
-
-    def of(self, pod: Pod, column: InternedColumn[TaintSet]) -> ValueTable[TaintSet]:
-        """The table for pods with the same tolerations as this one."""
-        tables, tolerations = self._by_tolerations, tuple(pod.spec.tolerations or ())
-        table = tables.get(tolerations)
-        if table is None or not table.is_over(column):
-            if len(tables) >= _TABLES_LIMIT:
-                tables.clear()
-            table = ValueTable(column, partial(self._rule, pod), absent=0, dtype=self._dtype)
-            if len(tolerations) <= _TOLERATIONS_LIMIT:
-                tables[tolerations] = table
-        return table
 
 
 def taint_column(table: NodeTable) -> InternedColumn[TaintSet]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubesched.framework import row_statuses
 from kubesched.framework.node_statuses import NodeStatusColumns, rows_with_code
 from kubesched.framework.nodes.node_table import NodeTable
-from kubesched.framework.row_statuses import NO_VERDICT, PIECE, RowStatuses
+from kubesched.framework.row_statuses import NO_VERDICT, RowStatuses
 from kubesched.framework.status import Code, NodeToStatus, unresolvable, unschedulable
 from kubesched.testing import make_node
 
@@ -41,54 +39,45 @@ def described(verdicts: NodeToStatus) -> dict[str, tuple[str, ...]]:
 @given(st.data())
 def test_copies_follow_rows_and_nodes(data) -> None:
     """A plain dictionary by node name is the twin; older copies stay what they were."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_statuses, "PIECE", 4)
-        patch.setattr(row_statuses, "PIECE_BITS", 2)
-        table = make_table(data.draw(st.integers(1, 10)))
-        number = st.integers(0, len(STATUSES) - 1)
-        plain = {name: data.draw(number) for name in table.row_of}
-        kept, added = verdicts(table, plain), 100
-        for _ in range(data.draw(st.integers(1, 6))):
-            before = (kept, described(kept)) if data.draw(st.booleans()) else None
-            dirty: set[int] = set()
-            for _ in range(data.draw(st.integers(0, 3))):
-                if len(plain) > 1 and data.draw(st.booleans()):
-                    name = data.draw(st.sampled_from(sorted(plain)))
-                    dirty.add(table.row_of[name])
-                    table.remove_node(name)
-                    del plain[name]
-                else:
-                    added += 1
-                    dirty.add(table.set_node(make_node(f"n{added}").build()))
-                    plain[f"n{added}"] = 0
-            dirty.update(
-                table.row_of[n] for n in data.draw(st.sets(st.sampled_from(sorted(plain))))
-            )
-            rows = np.array(sorted(dirty), dtype=np.intp)
-            ids = np.full(len(rows), NO_VERDICT, dtype=np.int32)
-            for at, row in enumerate(rows.tolist()):
-                if table.names[row]:
-                    plain[table.names[row]] = ids[at] = data.draw(number)
-            is_same_nodes = before is None or before[0]._position == table.node_log.end
-            kept = kept.replaced(rows, ids, list(STATUSES))
-            twin = NodeToStatus({name: STATUSES[at] for name, at in plain.items()})
-            assert len(kept) == len(plain)
-            assert kept.histogram(12) == twin.histogram(12)
-            assert {(s.code, s.reasons) for s in kept.statuses} == {
-                (STATUSES[at].code, STATUSES[at].reasons) for at in plain.values()
-            }
-            for code in (Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE):
-                expected = rows_with_code(twin, table, code).tolist()
-                assert rows_with_code(kept, table, code).tolist() == expected
-                assert kept.count_code(code, len(plain)) == len(expected)
-                every = np.array(sorted(table.row_of.values()), dtype=np.intp)
-                marked = every[kept.has_code(every, code)].tolist()
-                assert marked == sorted(expected)
-            for name in plain:
-                assert kept.get(name) == twin.get(name)
-            assert described(kept) == described(twin)
-            if before is not None and is_same_nodes:
-                assert described(before[0]) == before[1]
+    table = make_table(data.draw(st.integers(1, 10)))
+    number = st.integers(0, len(STATUSES) - 1)
+    plain = {name: data.draw(number) for name in table.row_of}
+    kept, added = verdicts(table, plain), 100
+    for _ in range(data.draw(st.integers(1, 6))):
+        before = (kept, described(kept)) if data.draw(st.booleans()) else None
+        dirty: set[int] = set()
+        for _ in range(data.draw(st.integers(0, 3))):
+            if len(plain) > 1 and data.draw(st.booleans()):
+                name = data.draw(st.sampled_from(sorted(plain)))
+                dirty.add(table.row_of[name])
+                table.remove_node(name)
+                del plain[name]
+            else:
+                added += 1
+                dirty.add(table.set_node(make_node(f"n{added}").build()))
+                plain[f"n{added}"] = 0
+        dirty.update(table.row_of[n] for n in data.draw(st.sets(st.sampled_from(sorted(plain)))))
+        rows = np.array(sorted(dirty), dtype=np.intp)
+        ids = np.full(len(rows), NO_VERDICT, dtype=np.int32)
+        for at, row in enumerate(rows.tolist()):
+            if table.names[row]:
+                plain[table.names[row]] = ids[at] = data.draw(number)
+        is_same_nodes = before is None or before[0]._position == table.node_log.end
+        kept = kept.replaced(rows, ids, list(STATUSES))
+        twin = NodeToStatus({name: STATUSES[at] for name, at in plain.items()})
+        assert len(kept) == len(plain)
+        assert kept.histogram(12) == twin.histogram(12)
+        assert {(s.code, s.reasons) for s in kept.statuses} == {
+            (STATUSES[at].code, STATUSES[at].reasons) for at in plain.values()
+        }
+        for code in (Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE):
+            expected = rows_with_code(twin, table, code).tolist()
+            assert rows_with_code(kept, table, code).tolist() == expected
+        for name in plain:
+            assert kept.get(name) == twin.get(name)
+        assert described(kept) == described(twin)
+        if before is not None and is_same_nodes:
+            assert described(before[0]) == before[1]
 
 
 def test_equal_verdicts_are_not_copied() -> None:
@@ -110,16 +99,6 @@ def test_a_status_that_no_row_has_is_dropped_and_its_place_used_again() -> None:
         kept = kept.replaced(np.array([0]), np.array([0], dtype=np.int32), [status])
         assert list(kept.statuses) in ([status, TAINT], [TAINT, status])
     assert len(kept._statuses) <= len(STATUSES) + 1
-
-
-def test_pieces_without_a_changed_row_are_shared() -> None:
-    table = NodeTable(2 * PIECE)
-    for number in range(PIECE + 1):
-        table.set_node(make_node(f"n{number}").build())
-    kept = verdicts(table, dict.fromkeys(table.row_of, 0))
-    copy = kept.replaced(np.array([PIECE]), np.array([0]), [MEMORY])
-    assert copy._pieces[0] is kept._pieces[0]
-    assert copy._pieces[1] is not kept._pieces[1]
 
 
 def test_verdicts_by_name_are_not_kept_by_row() -> None:

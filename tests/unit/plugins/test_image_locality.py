@@ -1,6 +1,5 @@
 """ImageLocality: the specification's checklist on images."""
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +10,12 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nodes.views import NodeColumns
 from kubesched.plugins import image_locality
-from kubesched.plugins.image_locality import ImageLocality, normalized_image_name
+from kubesched.plugins.image_locality import (
+    ImageLocality,
+    bytes_on,
+    bytes_present,
+    normalized_image_name,
+)
 from kubesched.testing import make_node, make_pod
 
 MIB = 1 << 20
@@ -134,9 +138,8 @@ def test_two_images_add_up():
 def test_spread_is_computed_in_doubles():
     # 700 MiB on 7 of 10 nodes: one byte below the exact product.
     table = cluster(*nodes(10, 7, size=700 * MIB))
-    plugin = make(ImageLocality, table)
-    scores(plugin, wanting("img:1"), table)
-    assert plugin._columns["img:1"]._values[0] == 513802239
+    assert bytes_on(NodeColumns(table), "img:1")[0] == 513802239
+    assert bytes_present(table, "img:1", 0) == 513802239
 
 
 def test_a_node_sees_image_counts_as_of_its_own_last_change():
@@ -184,21 +187,6 @@ def test_names_are_completed_as_nodes_report_them(written, reported):
 def test_the_signature_lists_each_image_once():
     fragment = make(ImageLocality).sign_pod(wanting("b:1", "a", "b:1").build())
     assert fragment == {"v1.Pod.Spec.CanonicalImageNames()": ["a:latest", "b:1"]}
-
-
-def test_a_few_rows_are_scored_like_all_after_the_number_of_nodes_has_changed(monkeypatch):
-    table = cluster(*nodes(9, 6, size=800 * MIB))
-    plugin, pod = make(ImageLocality, table), wanting("img:1").build()
-    for share in (1, 3, 64):
-        monkeypatch.setattr(image_locality, "FEW_SHARE", share)
-        plugin.score_nodes(CycleState(), pod, NodeColumns(table))
-        table.set_node(make_node(f"late-{share}").image("img:1", size_bytes=1).build())
-        table.refresh()
-        some = np.array([0, 5, 8, 9])
-        few = plugin.score_nodes(CycleState(), pod, NodeColumns(table, some))
-        assert (
-            few.tolist() == plugin.score_nodes(CycleState(), pod, NodeColumns(table))[some].tolist()
-        )
 
 
 def premise_of(table, pod):

@@ -7,14 +7,12 @@ from judging import cluster
 from kubesched.config.default_plugins import IN_TREE_PLUGINS
 from kubesched.config.types import ExtensionPoint
 from kubesched.framework.interfaces import EXTENSION_POINTS, default_normalize
-from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.status import unschedulable
 from kubesched.plugins.helper.packed_verdicts import packed_verdicts
-from kubesched.plugins.helper.row_mirror import RowMirror
 from kubesched.plugins.helper.value_tables import ValueTable
 from kubesched.plugins.registry import IN_TREE, in_tree_registry
-from kubesched.testing import make_node, make_pod
+from kubesched.testing import make_node
 
 
 @pytest.mark.parametrize(
@@ -58,50 +56,6 @@ def test_a_value_table_knows_when_it_has_nothing_to_say():
     table.set_node(make_node("n0").labels(a="2").build())
     rule.update()
     assert not rule.is_trivial
-
-
-class PodCounts(RowMirror):
-    """Pods per row, and how they were found out."""
-
-    def __init__(self, table):
-        super().__init__(table)
-        self.rebuilt = self.patched = 0
-
-    def _rebuild(self):
-        self.rebuilt += 1
-        self.values = [len(pods) for pods in self.table.pods]
-
-    def _patch(self, row):
-        self.patched += 1
-        self.values[row] = len(self.table.pods[row])
-
-
-def test_a_mirror_looks_only_at_rows_that_changed_while_they_are_few():
-    table = cluster(*(make_node(f"n{i}") for i in range(30)))
-    mirror = PodCounts(table)
-    mirror.sync()
-    pods = [PodInfo(make_pod(f"p{i}").build()) for i in range(40)]
-    table.add_pod(pods[0], "n3")
-    table.add_pod(pods[1], "n3")
-    mirror.sync()
-    mirror.sync()
-    assert (mirror.rebuilt, mirror.patched) == (1, 1)
-    for number, pod in enumerate(pods[2:32]):
-        table.add_pod(pod, f"n{number}")
-    mirror.sync()
-    assert (mirror.rebuilt, mirror.patched) == (2, 1)
-    assert mirror.values == [len(on_node) for on_node in table.pods]
-
-
-def test_a_mirror_follows_a_table_that_grows():
-    table = cluster(make_node("n0"))
-    mirror = PodCounts(table)
-    mirror.sync()
-    for number in range(1, 100):
-        table.set_node(make_node(f"n{number}").build())
-    table.add_pod(PodInfo(make_pod("p").build()), "n99")
-    mirror.sync()
-    assert mirror.values == [0] * 99 + [1]
 
 
 @pytest.mark.parametrize("count", [1, 7, 8, 9, 31, 33, 62, 64, 100])

@@ -15,14 +15,12 @@ from kubesched.api.core_v1 import Node, Pod
 from kubesched.framework.nodes import pod_index
 from kubesched.insight.state.cluster import Cluster
 from kubesched.insight.state.cluster_state import ClusterState
-from kubesched.plugins import taint_toleration
 from kubesched.plugins.dynamic_resources.structured import (
     allocated_state,
     node_pools,
     selectors,
 )
 from kubesched.plugins.inter_pod_affinity import plugin as inter_pod_affinity
-from kubesched.plugins.node_resources import fit, scored_resources
 from kubesched.scheduler import decisions
 from kubesched.scheduler.classes import pod_classes, signature
 from kubesched.testing import make_node, make_pod
@@ -59,9 +57,6 @@ def small_caches(monkeypatch):
         (signature, "SIGNED_LIMIT"),
         (pod_index, "COUNTER_LIMIT"),
         (inter_pod_affinity, "_RESOLVED_LIMIT"),
-        (fit, "_NEEDS_LIMIT"),
-        (scored_resources, "_KNOWN_LIMIT"),
-        (taint_toleration, "_TABLES_LIMIT"),
         (selectors, "_EXPRESSIONS_LIMIT"),
     ):
         assert getattr(module, limit) <= 10_000

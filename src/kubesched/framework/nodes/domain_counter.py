@@ -161,7 +161,6 @@ class DomainCounter:
 
     __slots__ = (
         "__weakref__",
-        "_by_count",
         "_cells",
         "_counts",
         "_domains",
@@ -192,9 +191,7 @@ class DomainCounter:
     def _hold(self, counts: Ints) -> None:
         self._counts = counts
         self._cells = memoryview(counts)  # type: ignore[arg-type]  # buffer protocol
-        self._by_count: dict[int, int] | None = None
-        """Pod count -> number of existing domains with it; None until `smallest` is first read."""
-        self._smallest = 0
+        self._smallest: int | None = None
 
     def sync(self) -> DomainCounter:
         """Apply node changes since the last call. Call before reading."""
@@ -224,7 +221,7 @@ class DomainCounter:
             if pods and new >= 0:
                 self._cells[new] += pods
                 self._total += pods
-        self._by_count = None
+        self._smallest = None
         self._version = domains.version
 
     def add(self, row: int, delta: int) -> None:
@@ -236,23 +233,9 @@ class DomainCounter:
             self._catch_up()
         domain = domains.cells[row]
         if domain >= 0:
-            before = self._cells[domain]
-            self._cells[domain] = before + delta
+            self._cells[domain] += delta
             self._total += delta
-            if self._by_count is not None:
-                self._recount(self._by_count, before, before + delta)
-
-    def _recount(self, by_count: dict[int, int], before: int, after: int) -> None:
-        """Update the smallest count after a domain's count changed."""
-        by_count[after] = by_count.get(after, 0) + 1
-        left = by_count[before] - 1
-        if left:
-            by_count[before] = left
-        else:
-            del by_count[before]
-        if after < self._smallest or (not left and before == self._smallest):
-            # The last domain at the minimum gained one pod: `after` is the new minimum.
-            self._smallest = after if after <= before + 1 else min(by_count)
+            self._smallest = None
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -304,11 +287,9 @@ class DomainCounter:
     def smallest(self) -> int:
         """The lowest count over existing domains; 0 if there are none."""
         counts = self.counts
-        if self._by_count is None:
+        if self._smallest is None:
             existing = counts[self._domains.nodes > 0]
-            values, numbers = np.unique(existing, return_counts=True)
-            self._by_count = dict(zip(values.tolist(), numbers.tolist(), strict=True))
-            self._smallest = int(values[0]) if len(values) else 0
+            self._smallest = int(existing.min()) if len(existing) else 0
         return self._smallest
 
     def check_invariants(self, rows: dict[int, int], name: object) -> None:

@@ -221,14 +221,13 @@ class ImageIndex:
     def get(self, name: str) -> ImageState | None:
         return self._images.get(name)
 
-    def frozen_counts(self, state: ImageState, rows: Rows, length: int) -> Ints:
+    def frozen_counts(self, state: ImageState, rows: Rows) -> Ints:
         """Per row, the image's node count at the row's last refresh; 0 without the image."""
         refreshed = self._refreshed_at.array[rows]
         versions = np.asarray(state.versions, dtype=np.int64)
         counts = np.asarray(state.counts, dtype=np.int64)
         seen = counts[np.maximum(np.searchsorted(versions, refreshed, side="right") - 1, 0)]
         holds = state.rows.holds(len(self._refreshed_at.array))
-        assert len(seen) == length
         return np.where(holds[rows], seen, 0)
 
     def count_seen_at(self, state: ImageState, row: int) -> int:

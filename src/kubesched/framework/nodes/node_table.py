@@ -415,7 +415,7 @@ class NodeTable:
 
     def pods_below(self, priority: int) -> Below | None:
         """Sums over the pods below a priority, per row; None if there are too many priorities."""
-        return self.priorities.below(priority, self.pod_count.array, self.requested)
+        return self.priorities.below(priority)
 
     # -- columns on demand -------------------------------------------------------------------------
 
@@ -561,11 +561,6 @@ class NodeTable:
         for row in range(self.high_water):
             if self.images.refresh_row(row):
                 self.pod_log.append(row)
-
-    @property
-    def refreshed_until(self) -> int:
-        """The cursor in `pod_log` up to which rows see current image counts."""
-        return self._refresh_cursor
 
     # -- self-check --------------------------------------------------------------------------------
 

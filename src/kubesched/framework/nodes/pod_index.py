@@ -79,36 +79,55 @@ class LabelClass:
         self.counters: list[Counter] = []
 
 
-class Counter:
-    """Pods per row that satisfy one predicate."""
+class PodsPerRow:
+    """Some pods, counted by row."""
 
-    def __init__(self, index: PodIndex, predicate: PodPredicate) -> None:
-        self._index = index
-        self.predicate = predicate
+    def __init__(self) -> None:
         self.rows: dict[int, int] = {}
         """The nonzero pod counts by row."""
-        self._dense: Ids | None = None
-        self.is_dropped = False
-        """True once the index stopped updating this counter: request a new one."""
         self.total = 0
-        self._domains: dict[Hashable, DomainCounter] = {}
-        self._overflow: WeakValueDictionary[Hashable, DomainCounter] = WeakValueDictionary()
-        """Domain counters beyond the limit: weakly held, updated while in use."""
 
-    def add(self, row: int, delta: int) -> None:
-        for domains in self._domains.values():
-            domains.add(row, delta)
-        if self._overflow:
-            for domains in list(self._overflow.values()):
-                domains.add(row, delta)
+    def add(self, row: int, delta: int) -> int:
+        """Count pods; returns how many the row has now."""
+        self.total += delta
         count = self.rows.get(row, 0) + delta
         if count:
             self.rows[row] = count
         else:
             self.rows.pop(row, None)
+        return count
+
+    def count_at(self, row: int) -> int:
+        return self.rows.get(row, 0)
+
+    def held(self) -> Iterable[tuple[int, int]]:
+        return self.rows.items()
+
+
+class Counter(PodsPerRow):
+    """Pods per row that satisfy one predicate."""
+
+    def __init__(self, index: PodIndex, predicate: PodPredicate) -> None:
+        super().__init__()
+        self._index = index
+        self.predicate = predicate
+        self._dense: Ids | None = None
+        self.is_dropped = False
+        """True once the index stopped updating this counter: request a new one."""
+        self._domains: dict[Hashable, DomainCounter] = {}
+        self._overflow: WeakValueDictionary[Hashable, DomainCounter] = WeakValueDictionary()
+        """Domain counters beyond the limit: weakly held, updated while in use."""
+
+    def add(self, row: int, delta: int) -> int:
+        for domains in self._domains.values():
+            domains.add(row, delta)
+        if self._overflow:
+            for domains in list(self._overflow.values()):
+                domains.add(row, delta)
+        count = super().add(row, delta)
         if self._dense is not None:
             self._dense[row] = count
-        self.total += delta
+        return count
 
     @property
     def per_row(self) -> Ids:
@@ -124,12 +143,6 @@ class Counter:
     def forget_dense(self) -> None:
         """Free the column; it is rebuilt on demand."""
         self._dense = None
-
-    def count_at(self, row: int) -> int:
-        return self.rows.get(row, 0)
-
-    def held(self) -> Iterable[tuple[int, int]]:
-        return self.rows.items()
 
     def by_domain(self, key: str, eligibility: Eligibility | None = None) -> DomainCounter:
         """The counts per value of a topology label, up to date."""
@@ -169,35 +182,21 @@ class TermKey(NamedTuple):
     selector: Hashable
 
 
-class Term:
+class Term(PodsPerRow):
     """An (anti-)affinity term carried by pods on nodes."""
 
-    __slots__ = ("_domains", "_index", "key", "rows", "term", "total", "weight")
-
     def __init__(self, index: PodIndex, key: TermKey, term: AffinityTerm) -> None:
+        super().__init__()
         self._index = index
         self.key = key
         self.term = term
         self.weight = key.weight
-        self.rows: dict[int, int] = {}
-        self.total = 0
         self._domains: DomainCounter | None = None
 
-    def add(self, row: int, delta: int) -> None:
+    def add(self, row: int, delta: int) -> int:
         if self._domains is not None:
             self._domains.add(row, delta)
-        count = self.rows.get(row, 0) + delta
-        if count:
-            self.rows[row] = count
-        else:
-            self.rows.pop(row, None)
-        self.total += delta
-
-    def count_at(self, row: int) -> int:
-        return self.rows.get(row, 0)
-
-    def held(self) -> Iterable[tuple[int, int]]:
-        return self.rows.items()
+        return super().add(row, delta)
 
     @property
     def domains(self) -> DomainCounter:

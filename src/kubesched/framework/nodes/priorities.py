@@ -1,15 +1,13 @@
 """Pod requests per row, summed by priority: the room that preemption could make.
 
-Most clusters use one priority or a handful. The first priority, the *base*, has no columns: its
-share is the table's sums minus those of the others, so a cluster with a single priority has no
-overhead. Any other priority has columns while a pod of that priority is on a node.
+Most clusters use one priority or a handful. A priority has columns while a pod of it is on a node.
 
 Invariant: for every priority, columns equal a recount over the pods on nodes (`check_invariants`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -66,17 +64,12 @@ class PriorityIndex:
         self._sums: dict[int, RequestSums] = {}
         self._overflow: dict[int, int] = {}
         """Number of pods by priority, for priorities beyond PRIORITY_LIMIT."""
-        self.base: int | None = None
-        self.base_total = 0
 
     # -- pods added and removed --------------------------------------------------------------------
 
     def add(self, pod: PodInfo, row: int, sign: int) -> None:
         """Add (1) or subtract (-1) a pod's requests for resources that have columns."""
         priority = pod.priority
-        if priority == self.base:
-            self.base_total += sign
-            return
         sums = self._sums.get(priority)
         if sums is not None:
             sums.add(pod, row, sign, self._resource_index)
@@ -87,9 +80,7 @@ class PriorityIndex:
 
     def _add_untracked(self, pod: PodInfo, row: int, sign: int) -> None:
         priority = pod.priority
-        if self.base is None:
-            self.base, self.base_total = priority, sign
-        elif priority in self._overflow or len(self._sums) >= PRIORITY_LIMIT:
+        if priority in self._overflow or len(self._sums) >= PRIORITY_LIMIT:
             left = self._overflow.get(priority, 0) + sign
             if left:
                 self._overflow[priority] = left
@@ -116,33 +107,23 @@ class PriorityIndex:
 
     # -- lookup ------------------------------------------------------------------------------------
 
-    def below(
-        self, priority: int, pod_count: Ints, requested: Mapping[int, IntColumn]
-    ) -> Below | None:
-        """The pods below a priority, given the table's sums; None if priorities lack columns."""
+    def below(self, priority: int) -> Below | None:
+        """The pods below a priority; None if priorities lack columns."""
         if self._overflow:
             return None
-        return Below(self, priority, pod_count, requested)
+        return Below(self._capacity, [sums for p, sums in self._sums.items() if p < priority])
 
     def has_below(self, priority: int) -> bool:
         """True if any pod on a node is below a priority."""
-        if self.base is not None and self.base_total and self.base < priority:
-            return True
         for other in self._sums:
             if other < priority:
                 return True
         return bool(self._overflow) and any(other < priority for other in self._overflow)
 
-    def split(self, priority: int) -> tuple[bool, list[RequestSums]]:
-        """(is the base below `priority`, the columns on the opposite side from the base)."""
-        base_below = self.base is not None and self.base < priority
-        return base_below, [s for p, s in self._sums.items() if (p < priority) != base_below]
-
     # -- self-check --------------------------------------------------------------------------------
 
     def check_invariants(self, pods: Iterable[tuple[int, PodInfo]]) -> None:
         fresh = PriorityIndex(self._capacity, self._resource_index)
-        fresh.base, fresh._sums = self.base, {}
         counted: dict[int, int] = {}
         for row, pod in pods:
             counted[pod.priority] = counted.get(pod.priority, 0) + 1
@@ -151,9 +132,6 @@ class PriorityIndex:
                     pod, row, 1, self._resource_index
                 )
         own = {priority: sums.total for priority, sums in self._sums.items()} | self._overflow
-        if self.base_total:
-            assert self.base is not None, "pods of no known priority are counted"
-            own[self.base] = self.base_total
         assert own == counted, f"priorities drifted: {own}, not {counted}"
         for priority, sums in self._sums.items():
             other = fresh._sums[priority]
@@ -169,33 +147,21 @@ class PriorityIndex:
 class Below:
     """Number and requests of the pods below a priority, per row. Valid until the table changes."""
 
-    def __init__(
-        self,
-        index: PriorityIndex,
-        priority: int,
-        pod_count: Ints,
-        requested: Mapping[int, IntColumn],
-    ) -> None:
-        self._base_below, self._sums = index.split(priority)
-        self._pod_count = pod_count
-        self._requested = requested
+    def __init__(self, capacity: int, sums: list[RequestSums]) -> None:
+        self._capacity = capacity
+        self._sums = sums
 
     def pod_count(self, rows: Rows) -> Ints:
-        return self._combined(self._pod_count, [s.pod_count for s in self._sums], rows)
+        return self._total([sums.pod_count for sums in self._sums], rows)
 
     def requested(self, resource: int, rows: Rows) -> Ints:
-        columns = [s.requested[resource] for s in self._sums if resource in s.requested]
-        return self._combined(self._requested[resource].array, columns, rows)
+        columns = [sums.requested.get(resource) for sums in self._sums]
+        return self._total([column for column in columns if column is not None], rows)
 
-    def _combined(self, whole: Ints, columns: list[IntColumn], rows: Rows) -> Ints:
-        """The table's sums minus the columns if the base is below, else the columns' sum."""
-        if self._base_below:
-            left = whole[rows]
-            for column in columns:
-                left = left - column.array[rows]
-            return left
-        length = len(whole[rows])
-        total: Ints = np.zeros(length, dtype=np.int64)
-        for column in columns:
+    def _total(self, columns: list[IntColumn], rows: Rows) -> Ints:
+        if not columns:
+            return np.zeros(self._capacity, dtype=np.int64)[rows]
+        total = columns[0].array[rows]
+        for column in columns[1:]:
             total = total + column.array[rows]
         return total

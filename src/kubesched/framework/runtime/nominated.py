@@ -143,7 +143,7 @@ class NominatedPods:
         """Per row, requests (or for None, number) of the pods of at least that priority."""
         rows = slice(0, self.table.high_water)
         sums = self._sums
-        below = self._priorities.below(priority, sums.pod_count.array, sums.requested)
+        below = self._priorities.below(priority)
         if below is None:
             total = np.zeros(self.table.high_water, dtype=np.int64)
             for row, pods in self._by_row.items():

@@ -169,7 +169,7 @@ class NodeFilter:
         special: ResourceClaim | None = None
         mappings: Mappings = []
         if state.special is not None:
-            answer = self._special_claim_on(state.special, node)
+            answer = self.special_claim_on(state.special, node)
             if isinstance(answer, Status):
                 return answer
             if answer is not None:
@@ -193,7 +193,7 @@ class NodeFilter:
             )
         return None
 
-    def _special_claim_on(
+    def special_claim_on(
         self, info: ClaimInfo, node: Node
     ) -> tuple[ResourceClaim, Mappings] | Status | None:
         """The special claim for what device plugins do not serve here; None if they serve all."""

@@ -39,9 +39,6 @@ class ValueTable(Generic[V]):
         self.is_trivial = True
         """True if all values so far give the same result as no value; call `update` first."""
 
-    def is_over(self, column: InternedColumn[V]) -> bool:
-        return self._column is column
-
     def update(self) -> None:
         """Evaluate the values that have appeared since the last call."""
         values, known = self._column.values, len(self._answers) - 1

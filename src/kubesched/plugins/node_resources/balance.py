@@ -13,55 +13,41 @@ import numpy as np
 import numpy.typing as npt
 
 from kubesched.framework.interfaces import MAX_NODE_SCORE
-from kubesched.framework.nodes.columns import Mask
+from kubesched.framework.nodes.columns import Ints, Mask
 from kubesched.plugins.node_resources import int64
-from kubesched.plugins.node_resources.resource_matrix import Floats
 
-Balances = npt.NDArray[np.int16]
-"""Values from 0 to 100, in the smallest type that also holds their sums."""
+Floats = npt.NDArray[np.float64]
 
 
-def balances(amounts: Floats, capacity: Floats, absent: Mask | None) -> Balances:
-    """The balance of each node; matrices have the shape (resources, nodes). Overwrites `amounts`.
+def balances(fractions: Floats, offered: Mask) -> Ints:
+    """The balance of each node, from what is used of each resource, both (resources, nodes).
 
-    If every node has all resources, a dimension for pods may precede that of the nodes.
+    A node is judged by the resources that it offers.
     """
-    fractions = np.divide(amounts, capacity, out=amounts)
-    np.minimum(fractions, 1.0, out=fractions)
-    if absent is None:
+    if offered.all():
         return _balance_of(fractions)
-    result = _balance_of(fractions.copy())
-    # Nodes that lack a resource are scored by the others, each combination of resources separately.
-    lacking = np.flatnonzero(absent.any(axis=0))
-    patterns, numbers = np.unique(absent[:, lacking], axis=1, return_inverse=True)
+    result = np.empty(offered.shape[1], dtype=np.int64)
+    # Nodes with the same resources are judged together.
+    patterns, numbers = np.unique(offered, axis=1, return_inverse=True)
     for number, pattern in enumerate(patterns.T):
-        nodes = lacking[numbers.reshape(-1) == number]
-        result[nodes] = _balance_of(fractions[np.ix_(~pattern, nodes)])
+        nodes = numbers.reshape(-1) == number
+        result[nodes] = _balance_of(fractions[pattern][:, nodes])
     return result
 
 
-def _balance_of(fractions: Floats) -> Balances:
-    """The balance of nodes that all have the same resources. Overwrites `fractions`."""
+def _balance_of(fractions: Floats) -> Ints:
+    """The balance of nodes that all have the same resources."""
     count = len(fractions)
     if count < 2:
-        return np.full(fractions.shape[1:], MAX_NODE_SCORE, dtype=np.int16)
+        return np.full(fractions.shape[1], MAX_NODE_SCORE, dtype=np.int64)
     if count == 2:
-        # Computes twice the deviation and halves the result: scaling by powers of two does not
-        # change rounding.
-        deviation = fractions[0]
-        deviation -= fractions[1]
-        np.abs(deviation, out=deviation)
-        np.subtract(2.0, deviation, out=deviation)
-        deviation *= MAX_NODE_SCORE / 2
+        deviation = np.abs((fractions[0] - fractions[1]) / 2)
     else:
-        mean = _sum_in_order(fractions) / count
-        deviation = fractions - mean
-        deviation *= deviation
-        deviation = np.sqrt(_sum_in_order(deviation) / count)
-        np.subtract(1.0, deviation, out=deviation)
-        deviation *= float(MAX_NODE_SCORE)
-    balance: Balances = deviation.astype(np.int16)
-    return balance
+        distance = fractions - _sum_in_order(fractions) / count
+        deviation = np.sqrt(_sum_in_order(distance * distance) / count)
+    evenness: Floats = (1 - deviation) * float(MAX_NODE_SCORE)
+    evenness[evenness < int64.MIN] = int64.MIN  # as on x86-64
+    return evenness.astype(np.int64)
 
 
 def _sum_in_order(rows: Floats) -> Floats:

@@ -11,7 +11,7 @@ from kubesched.framework.nodes.columns import Ints
 from kubesched.framework.nodes.views import NodeColumns
 from kubesched.plugins.dynamic_resources.device_totals import device_totals
 from kubesched.plugins.dynamic_resources.manager import manager_of
-from kubesched.plugins.node_resources.scored_resources import ScoredRequests
+from kubesched.plugins.node_resources.scored_resources import ScoredResource
 
 
 class DeviceBackedResources:
@@ -28,15 +28,14 @@ class DeviceBackedResources:
         """Changes whenever the mapping may have changed."""
         return manager_of(self._handle).extended_resources.version if self.is_enabled else None
 
-    def scored(self, names: Sequence[str], wanted: ScoredRequests) -> dict[str, int]:
+    def scored(self, names: Sequence[str], resources: Sequence[ScoredResource]) -> dict[str, int]:
         """The pod's scored resources that devices may serve, with their indices in the table."""
         if not self.is_enabled:
             return {}
         indices = self._handle.table.resource_index
+        wanted = {scored.resource for scored in resources}
         return {
-            name: indices[name]
-            for name in names
-            if indices.get(name) in wanted.indices and name in self
+            name: indices[name] for name in names if indices.get(name) in wanted and name in self
         }
 
     def with_devices(self, nodes: NodeColumns, scored: dict[str, int]) -> NodeColumns:

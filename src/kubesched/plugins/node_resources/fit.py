@@ -5,7 +5,7 @@ The scoring strategies are in `strategies`. Mirrors upstream's `noderesources/fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -52,14 +52,13 @@ from kubesched.plugins.node_resources.needs import (
     Need,
     beyond,
     fits_empty_node,
-    fits_plainly,
     has_grown,
     needs_of,
     requests_fragment,
 )
 from kubesched.plugins.node_resources.scored_resources import (
     RESOURCES_NOT_FOUND,
-    ScoredRequests,
+    ScoredResource,
     ScoredResources,
     nonzero_use,
 )
@@ -68,11 +67,6 @@ from kubesched.plugins.node_resources.strategies import MostAllocated, make_stra
 TOO_MANY_PODS = "Too many pods"
 PRE_FILTER_STATE = "PreFilterNodeResourcesFit"
 PRE_SCORE_STATE = "PreScoreNodeResourcesFit"
-
-_NEEDS_LIMIT: Final = 256
-"""Maximum number of request vectors whose needs are cached."""
-_SCALARS_LIMIT: Final = 64
-"""Maximum number of resources in a cached vector; pods may name thousands."""
 
 _MOST_ALLOCATED: Final = MostAllocated()
 
@@ -115,24 +109,16 @@ class NodeResourcesFit(
         )
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
-        self._needs: dict[Hashable, tuple[Need, ...]] = {}
         self._device_backed = DeviceBackedResources(handle)
         self._scored = ScoredResources(args.scoring_strategy.resources)
         self._strategy = make_strategy(args.scoring_strategy)
-        self._node_event: _NodeEvent | None = None
+        self._offers: tuple[Node, NodeAllocatable] | None = None
 
     # -- filter ------------------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> None:
         requests = filter_requests(pod, self._filtered)
-        key = _key_of(requests)
-        needs = self._needs.get(key)
-        if needs is None:
-            needs = needs_of(requests, self._ignored, self._ignored_groups)
-            if len(requests.scalars) <= _SCALARS_LIMIT:
-                if len(self._needs) >= _NEEDS_LIMIT:
-                    self._needs.clear()
-                self._needs[key] = needs
+        needs = needs_of(requests, self._ignored, self._ignored_groups)
         if self._tries_resizes and pod.spec.node_name:
             needs = self._beyond_its_place(needs, pod)
         state.write(PRE_FILTER_STATE, needs)
@@ -227,13 +213,12 @@ class NodeResourcesFit(
         if resources is None:
             resources = self._resources(pod, nodes.table)
         if self._scored.extended and (backed := self._backed(resources)):
-            view = self._device_backed.with_devices(nodes, backed)
-            return self._strategy.score_one_by_one(resources.resources, view)
+            nodes = self._device_backed.with_devices(nodes, backed)
         return self._strategy.score_nodes(resources, nodes)
 
     def score_rule(self, state: CycleState, pod: Pod) -> Rule[int] | None:
         """None if devices are counted: allocations change the count without a node change."""
-        wanted: ScoredRequests | None = state.get(PRE_SCORE_STATE)
+        wanted: Sequence[ScoredResource] | None = state.get(PRE_SCORE_STATE)
         if self._scored.extended and wanted is not None and self._backed(wanted):
             return None
         table = self.handle.table
@@ -241,10 +226,10 @@ class NodeResourcesFit(
             return Rule(Scope.ROW)
         return Rule(Scope.ROW, at=self._strategy.row_scorer(wanted, table))
 
-    def _resources(self, pod: Pod, table: NodeTable) -> ScoredRequests:
+    def _resources(self, pod: Pod, table: NodeTable) -> Sequence[ScoredResource]:
         return self._scored.for_pod(pod_requests(pod, SCORED), table)
 
-    def _backed(self, wanted: ScoredRequests) -> dict[str, int]:
+    def _backed(self, wanted: Sequence[ScoredResource]) -> dict[str, int]:
         return self._device_backed.scored(self._scored.extended, wanted)
 
     def score_placement(
@@ -255,7 +240,7 @@ class NodeResourcesFit(
         nodes = NodeColumns(table, placement.rows)
         wanted: dict[int, list[int]] = {}
         for each in placed:
-            for resource, request, weight in self._resources(each.pod.pod, table).resources:
+            for resource, request, weight in self._resources(each.pod.pod, table):
                 wanted.setdefault(resource, [weight, 0])[1] += request
         return _MOST_ALLOCATED.score_sums(
             [
@@ -333,32 +318,14 @@ class NodeResourcesFit(
         """
         if self._tries_resizes and _is_resized_elsewhere(pod, new.metadata.name):
             return Hint.SKIP
-        requests = filter_requests(pod, self._filtered)
-        event = self._node_event
-        if event is None or event.new is not new or event.old is not old:
-            event = self._node_event = _NodeEvent(old, new)
-        if requests.scalars:  # the result also depends on device classes
-            return self._hint_of(event, requests)
-        key = requests.milli_cpu, requests.memory, requests.ephemeral_storage
-        hint = event.hints.get(key)
-        if hint is None:
-            if len(event.hints) >= _NEEDS_LIMIT:
-                event.hints.clear()
-            hint = event.hints[key] = self._hint_of(event, requests)
-        return hint
-
-    def _hint_of(self, event: _NodeEvent, requests: PodRequests) -> Hint:
-        if event.old is None and not requests.scalars:  # plain numbers suffice
-            return Hint.QUEUE if fits_plainly(requests, event.offers) else Hint.SKIP
-        needs = needs_of(requests)
-        if not fits_empty_node(needs, event.offers, self._device_backed):
+        if self._offers is None or self._offers[0] is not new:  # the same for every class of pods
+            self._offers = new, node_allocatable(new)
+        offers, needs = self._offers[1], needs_of(filter_requests(pod, self._filtered))
+        if not fits_empty_node(needs, offers, self._device_backed):
             return Hint.SKIP
-        if event.old is None or self._has_grown(needs, event.old, event.offers):
+        if old is None or has_grown(needs, node_allocatable(old), offers, self._device_backed):
             return Hint.QUEUE
         return Hint.SKIP
-
-    def _has_grown(self, needs: tuple[Need, ...], old: Node, offers: NodeAllocatable) -> bool:
-        return has_grown(needs, node_allocatable(old), offers, self._device_backed)
 
     def after_device_class_event(self, pod: Pod, old: DeviceClass | None, new: DeviceClass) -> Hint:
         """A device class now backs a resource the pod requests."""
@@ -374,26 +341,9 @@ class NodeResourcesFit(
         return sign_requests(filter_requests(pod, self._filtered), self._device_backed)
 
 
-class _NodeEvent:
-    """A node was added or changed; caches hints while the classes of pods are evaluated."""
-
-    __slots__ = ("hints", "new", "offers", "old")
-
-    def __init__(self, old: Node | None, new: Node) -> None:
-        self.old, self.new = old, new
-        self.offers = node_allocatable(new)
-        self.hints: dict[tuple[int, int, int], Hint] = {}
-        """By requests for cpu, memory and ephemeral storage."""
-
-
 def _is_resized_elsewhere(pod: Pod, node_name: str) -> bool:
     """True if the pod waits to be resized on another node than this."""
     return pod.spec.node_name != node_name and is_resize_deferred(pod)
-
-
-def _key_of(requests: PodRequests) -> Hashable:
-    scalars = tuple(requests.scalars.items()) if requests.scalars else ()
-    return requests.milli_cpu, requests.memory, requests.ephemeral_storage, scalars
 
 
 def _least(amounts: Ints) -> int:

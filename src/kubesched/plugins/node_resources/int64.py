@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from kubesched.framework.nodes.columns import Ints
+
 MIN: Final = -(2**63)
 MAX: Final = 2**63 - 1
 
@@ -19,6 +21,15 @@ def wrap(number: int) -> int:
 def divide(numerator: int, denominator: int) -> int:
     quotient = abs(numerator) // abs(denominator)
     return quotient if (numerator < 0) == (denominator < 0) else -quotient
+
+
+def quotients(numerators: Ints, denominators: Ints) -> Ints:
+    """`divide` for columns."""
+    floors = numerators // denominators
+    below_zero = floors < 0
+    if below_zero.any():
+        floors += below_zero & (floors * denominators != numerators)
+    return floors
 
 
 def truncate(number: float) -> int:

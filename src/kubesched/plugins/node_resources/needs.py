@@ -91,17 +91,6 @@ def fits_empty_node(
     return True
 
 
-def fits_plainly(requests: PodRequests, allocatable: NodeAllocatable) -> bool:
-    """`fits_empty_node` for pods without scalar resources; twice as fast over many classes."""
-    cpu, memory, storage = requests.milli_cpu, requests.memory, requests.ephemeral_storage
-    return (
-        allocatable.allowed_pods >= 1
-        and (cpu <= allocatable.milli_cpu or cpu <= 0)
-        and (memory <= allocatable.memory or memory <= 0)
-        and (storage <= allocatable.ephemeral_storage or storage <= 0)
-    )
-
-
 def has_grown(
     needs: tuple[Need, ...],
     old: NodeAllocatable,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import Final
 
 import numpy as np
 
@@ -26,74 +27,51 @@ from kubesched.framework.nodes.columns import Ints, Mask
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.nodes.views import NodeColumns
 from kubesched.plugins.node_resources import int64
-from kubesched.plugins.node_resources.resource_matrix import Amounts, Floats, resource_amounts
 from kubesched.plugins.node_resources.scored_resources import (
-    EXACT_BELOW,
-    ScoredRequests,
     ScoredResource,
     nonzero_cells,
     nonzero_use,
 )
 
+_NO_OVERFLOW: Final = int64.MAX // MAX_NODE_SCORE
+"""Capacities up to this can be multiplied by the highest score."""
+
 
 class Strategy(ABC):
     """A share per resource, and their weighted mean, rounded down."""
 
-    def score_nodes(self, wanted: ScoredRequests, nodes: NodeColumns) -> Ints:
-        length = len(nodes)
-        if not wanted.resources:
-            return np.zeros(length, dtype=np.int64)
-        amounts = resource_amounts(nodes, wanted.indices)
-        if not (amounts.is_exact and wanted.is_exact):
-            return self.score_one_by_one(wanted.resources, nodes)
-        return amounts.scored(length, lambda part: self._score_block(part, wanted))
+    def score_nodes(self, resources: Sequence[ScoredResource], nodes: NodeColumns) -> Ints:
+        total = np.zeros(len(nodes), dtype=np.int64)
+        weights = np.zeros(len(nodes), dtype=np.int64)
+        for resource, request, weight in resources:
+            capacity = nodes.allocatable(resource)
+            offers = capacity != 0
+            # Like Go's integers, those of a column wrap around.
+            requested = nonzero_use(nodes, resource) + request
+            shares = self._shares(requested, np.where(offers, capacity, 1))
+            counted = self._is_counted(shares, offers)
+            total += np.where(counted, shares, 0) * weight
+            weights += counted * weight
+        return self._means(total, np.maximum(weights, 1))
 
-    def _score_block(self, amounts: Amounts, wanted: ScoredRequests) -> Floats:
-        """The scores before rounding down."""
-        left = amounts.spare - wanted.hundredfold
-        # Nothing is left if requests exceed the capacity. Amounts too large for an exact double are
-        # negative here.
-        np.maximum(left, 0.0, out=left)
-        shares = self._shares(left, amounts.capacity)
-        absent = amounts.absent
-        if absent is not None:
-            shares[absent] = 0.0
-        return self._mean(shares, absent, wanted.weights)
+    def _is_counted(self, shares: Ints, offers: Mask) -> Mask:
+        """Nodes in whose mean a resource takes part."""
+        return offers
 
-    def _mean(self, shares: Floats, absent: Mask | None, weights: list[int]) -> Floats:
-        total = _weighted_sum(shares, weights)
-        if absent is not None:
-            total /= np.maximum(np.array(weights, dtype=np.float64) @ ~absent, 1.0)
-        elif (whole := sum(weights)) == 2:
-            total *= 0.5  # as exact as dividing, and faster
-        else:
-            total /= whole
-        return total
-
-    def score_one_by_one(self, resources: Sequence[ScoredResource], nodes: NodeColumns) -> Ints:
-        """The scalar formula for every node, in integers."""
-        capacities = np.stack([nodes.allocatable(scored.resource) for scored in resources], axis=1)
-        requested = np.stack(
-            [nonzero_use(nodes, scored.resource) + scored.request for scored in resources], axis=1
-        )
-        weights = [scored.weight for scored in resources]
-        return np.array(
-            [
-                self.score_sums(list(zip(weights, wanted, offered, strict=True)))
-                for wanted, offered in zip(requested.tolist(), capacities.tolist(), strict=True)
-            ],
-            dtype=np.int64,
-        )
+    def _means(self, totals: Ints, weights: Ints) -> Ints:
+        return int64.quotients(totals, weights)
 
     @abstractmethod
-    def _shares(self, left: Floats, capacity: Floats) -> Floats:
-        """Whole percentages as doubles, by resource and node; `left` is 100 times the remainder."""
+    def _shares(self, requested: Ints, capacity: Ints) -> Ints:
+        """`_share` for columns."""
 
-    def row_scorer(self, wanted: ScoredRequests, table: NodeTable) -> Callable[[int], int]:
+    def row_scorer(
+        self, resources: Sequence[ScoredResource], table: NodeTable
+    ) -> Callable[[int], int]:
         """The score of one row, valid as long as the table's arrays; see `Rule.at` for the gain."""
         columns = [
             (weight, request, nonzero_cells(table, resource), table.allocatable[resource].cells)
-            for resource, request, weight in wanted.resources
+            for resource, request, weight in resources
         ]
 
         def score(row: int) -> int:
@@ -123,12 +101,12 @@ class Strategy(ABC):
 class LeastAllocated(Strategy):
     """Emptier nodes score higher."""
 
-    def _shares(self, left: Floats, capacity: Floats) -> Floats:
-        left /= capacity
-        return np.trunc(left, out=left)
+    def _shares(self, requested: Ints, capacity: Ints) -> Ints:
+        left = int64.quotients((capacity - requested) * MAX_NODE_SCORE, capacity)
+        return np.where(requested > capacity, 0, left)
 
     def _share(self, requested: int, capacity: int) -> int:
-        if 0 <= requested <= capacity < EXACT_BELOW:
+        if 0 <= requested <= capacity < _NO_OVERFLOW:
             return (capacity - requested) * MAX_NODE_SCORE // capacity
         requested = int64.wrap(requested)
         return 0 if requested > capacity else _percentage(capacity - requested, capacity)
@@ -137,10 +115,8 @@ class LeastAllocated(Strategy):
 class MostAllocated(Strategy):
     """Fuller nodes score higher; overcommitted counts as full."""
 
-    def _shares(self, left: Floats, capacity: Floats) -> Floats:
-        np.subtract(capacity * float(MAX_NODE_SCORE), left, out=left)
-        left /= capacity
-        return np.trunc(left, out=left)
+    def _shares(self, requested: Ints, capacity: Ints) -> Ints:
+        return int64.quotients(np.minimum(requested, capacity) * MAX_NODE_SCORE, capacity)
 
     def _share(self, requested: int, capacity: int) -> int:
         return _percentage(min(int64.wrap(requested), capacity), capacity)
@@ -157,20 +133,20 @@ class RequestedToCapacityRatio(MostAllocated):
         scale = MAX_NODE_SCORE // MAX_CUSTOM_PRIORITY_SCORE
         points = [(point.utilization, point.score * scale) for point in shape]
         self._curve = [broken_linear(points, at) for at in range(MAX_NODE_SCORE + 1)]
-        self._curve_table = np.array(self._curve, dtype=np.float64)
 
-    def _shares(self, left: Floats, capacity: Floats) -> Floats:
-        utilization = super()._shares(left, capacity).astype(np.intp)
-        return self._curve_table.take(utilization, mode="clip")
+    def _shares(self, requested: Ints, capacity: Ints) -> Ints:
+        return np.array(self._curve).take(super()._shares(requested, capacity), mode="clip")
 
     def _share(self, requested: int, capacity: int) -> int:
         utilization = super()._share(requested, capacity)
         return self._curve[min(max(utilization, 0), MAX_NODE_SCORE)]
 
-    def _mean(self, shares: Floats, absent: Mask | None, weights: list[int]) -> Floats:
-        counted = np.tensordot(np.array(weights, dtype=np.float64), shares > 0, axes=1)
+    def _is_counted(self, shares: Ints, offers: Mask) -> Mask:
+        return offers & (shares > 0)
+
+    def _means(self, totals: Ints, weights: Ints) -> Ints:
         # Halves round up: there are no negative scores.
-        return np.floor(_weighted_sum(shares, weights) / np.maximum(counted, 1.0) + 0.5)
+        return (totals / weights + 0.5).astype(np.int64)
 
     def score_sums(self, demands: list[tuple[int, int, int]]) -> int:
         total = weights = 0
@@ -201,13 +177,6 @@ def broken_linear(points: Sequence[tuple[int, int]], at: int) -> int:
         if at <= right:
             return low + int64.divide((high - low) * (at - left), right - left)
     return points[-1][1]
-
-
-def _weighted_sum(shares: Floats, weights: list[int]) -> Floats:
-    total: Floats = shares[0] * weights[0] if weights[0] != 1 else shares[0]
-    for at in range(1, len(weights)):
-        total += shares[at] * weights[at] if weights[at] != 1 else shares[at]
-    return total
 
 
 def _percentage(part: int, whole: int) -> int:

@@ -62,8 +62,8 @@ def test_rows_see_the_counts_of_a_history_that_is_kept_in_full(steps):
             short, full = index.get(name), plain.get(name)
             assert (short is None) == (full is None)
             if short is not None and full is not None:
-                seen = index.frozen_counts(short, every, 8)
-                assert seen.tolist() == plain.frozen_counts(full, every, 8).tolist()
+                seen = index.frozen_counts(short, every)
+                assert seen.tolist() == plain.frozen_counts(full, every).tolist()
                 assert seen.tolist() == [index.count_seen_at(short, at) for at in range(8)]
         assert [index.states_of(at) for at in range(8)] == [plain.states_of(at) for at in range(8)]
 

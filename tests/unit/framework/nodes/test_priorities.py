@@ -72,7 +72,7 @@ def test_sums_equal_a_recount(seed: int) -> None:
 
 
 def test_with_too_many_priorities_nothing_is_claimed(monkeypatch) -> None:
-    monkeypatch.setattr(priorities_module, "PRIORITY_LIMIT", 2)
+    monkeypatch.setattr(priorities_module, "PRIORITY_LIMIT", 3)
     table = NodeTable(2)
     cache = Cache(table)
     cache.add_node(make_node("n").build())
@@ -87,15 +87,6 @@ def test_with_too_many_priorities_nothing_is_claimed(monkeypatch) -> None:
     assert below is not None, "with few priorities left sums are given again"
     assert below.pod_count(np.array([0])).tolist() == [2]
     cache.check_invariants()
-
-
-def test_one_priority_costs_no_columns() -> None:
-    table = NodeTable(2)
-    cache = Cache(table)
-    cache.add_node(make_node("n").build())
-    for number in range(3):
-        cache.add_pod(make_pod(f"p{number}").on("n").build())
-    assert table.priorities._sums == {}
 
 
 def test_drift_is_noticed() -> None:

@@ -72,6 +72,7 @@ class Allocator:
         pools: PoolIndex,
         selectors: DeviceSelectors,
         new_share_id: Callable[[], str],
+        counters: AvailableCounters | None = None,
     ) -> None:
         self._features = features
         self._allocated = allocated
@@ -79,7 +80,7 @@ class Allocator:
         self._pools = pools
         self._selectors = selectors
         self._new_share_id = new_share_id
-        self._counters = AvailableCounters(allocated)
+        self._counters = counters or AvailableCounters(allocated)
         self._solutions: dict[tuple[int, ...], tuple[Sequence[ResourceClaim], _Outcome]] = {}
         """By node signature and claim identity; the claims are kept alive here."""
 
