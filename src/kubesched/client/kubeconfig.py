@@ -16,9 +16,8 @@ from collections.abc import Iterable
 from typing import TypeVar, dataclass_transform
 
 import msgspec
-import yaml
 
-from kubesched.api.yaml_loading import BoundedLoader
+from kubesched.api.yaml_nodes import YamlError, load
 from kubesched.base.errors import CredentialsError
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
@@ -194,15 +193,6 @@ def load_file(path: str) -> Kubeconfig:
     )
 
 
-class _Loader(BoundedLoader):
-    """YAML as Kubernetes reads it: dates stay strings."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
-    for first, resolvers in _Loader.yaml_implicit_resolvers.items()
-}
-
 Named = TypeVar("Named")
 
 
@@ -222,35 +212,25 @@ def _decode(path: str, text: bytes) -> _File:
 
 def _parse(path: str, text: bytes) -> object:
     try:
-        return yaml.load(text, _Loader)
-    except (yaml.YAMLError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark is not None else ""
-        # The full error text shows a piece of the file; even its summary can quote one.
-        problem = re.sub(r"'[^']*'|\"[^\"]*\"", "...", str(getattr(error, "problem", "") or ""))
-        raise CredentialsError(
-            f"kubeconfig {path}: not valid YAML: {problem or 'unreadable characters'}{where}"
-        ) from None
+        return load(text)
+    except YamlError as error:
+        where = f" (line {error.line}, column {error.column})" if error.line is not None else ""
+        # The error can quote a piece of the file.
+        problem = re.sub(r"(['\"`]).*?\1", "...", error.message)
+        raise CredentialsError(f"kubeconfig {path}: {problem}{where}") from None
 
 
-def _without_nulls(value: object, known: dict[int, object] | None = None) -> object:
-    """Drops null fields, except inside other programs' extensions.
-
-    `known` caches results: nested aliases would otherwise take exponential time.
-    """
-    if not isinstance(value, dict | list):
-        return value
-    known = {} if known is None else known
-    if id(value) not in known:
-        if isinstance(value, dict):
-            known[id(value)] = {
-                key: item if key == "extension" else _without_nulls(item, known)
-                for key, item in value.items()
-                if item is not None
-            }
-        else:
-            known[id(value)] = [_without_nulls(item, known) for item in value if item is not None]
-    return known[id(value)]
+def _without_nulls(value: object) -> object:
+    """Drops null fields, except inside other programs' extensions."""
+    if isinstance(value, dict):
+        return {
+            key: item if key == "extension" else _without_nulls(item)
+            for key, item in value.items()
+            if item is not None
+        }
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value if item is not None]
+    return value
 
 
 _NAMES = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from kubesched.api.yaml_nodes import Plain
 from kubesched.base.errors import ConfigError
 from kubesched.config.defaults import ALL, with_extender_resources
 from kubesched.config.expansion import ExpandedPlugins, Implements, expand_profiles
@@ -21,7 +22,6 @@ from kubesched.config.types import (
     Plugins,
     PluginSet,
 )
-from kubesched.config.yaml_nodes import Plain
 
 
 def effective(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 
+from kubesched.api.yaml_nodes import Mapping, Node
 from kubesched.base.errors import FieldProblem
 from kubesched.config.default_plugins import IN_TREE_PLUGINS
 from kubesched.config.plugin_args import ARGS_BY_PLUGIN
 from kubesched.config.types import API_VERSION, GROUP, KIND
-from kubesched.config.yaml_nodes import Mapping, Node
 
 _REMOVED_IN = {
     "componentconfig/v1alpha1": "1.12",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kubesched.api.yaml_nodes import Mapping, Node, Scalar, is_json, parse
 from kubesched.base import files
 from kubesched.base.errors import ConfigError, FieldProblem
 from kubesched.config import legacy
@@ -29,7 +30,6 @@ from kubesched.config.types import (
     Plugins,
 )
 from kubesched.config.validation import validate, validate_start
-from kubesched.config.yaml_nodes import Mapping, Node, Scalar, is_json, parse
 
 Adjust = Callable[[KubeSchedulerConfiguration], KubeSchedulerConfiguration]
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import yaml
 
+from kubesched.api.yaml_nodes import Plain, resolve_plain
 from kubesched.config.references import DEFAULT_REFERENCE, Reference
 from kubesched.config.schema import encode
 from kubesched.config.types import ExtensionPoint, KubeSchedulerConfiguration
-from kubesched.config.yaml_nodes import Plain, resolve_plain
 
 
 class _Dumper(yaml.SafeDumper):

@@ -32,9 +32,7 @@ import msgspec
 
 from kubesched.api import times
 from kubesched.api.meta import json_name
-from kubesched.base.errors import ConfigError, FieldProblem
-from kubesched.config.field_problems import invalid, shown
-from kubesched.config.yaml_nodes import (
+from kubesched.api.yaml_nodes import (
     Mapping,
     Node,
     Plain,
@@ -47,6 +45,8 @@ from kubesched.config.yaml_nodes import (
     parse,
     to_plain,
 )
+from kubesched.base.errors import ConfigError, FieldProblem
+from kubesched.config.field_problems import invalid, shown
 
 
 class _Mark:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Annotated
 
+from kubesched.api.yaml_nodes import Plain
 from kubesched.config.plugin_args import PluginArgs
 from kubesched.config.schema import (
     OMIT_EMPTY,
@@ -23,7 +24,6 @@ from kubesched.config.schema import (
     encode,
     read_raw,
 )
-from kubesched.config.yaml_nodes import Plain
 
 GROUP = "kubescheduler.config.k8s.io"
 VERSION = "v1"

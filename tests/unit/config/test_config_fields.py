@@ -17,12 +17,12 @@ import msgspec
 import pytest
 
 from kubesched.api.meta import json_name
+from kubesched.api.yaml_nodes import parse
 from kubesched.config import types
 from kubesched.config.defaults import complete
 from kubesched.config.output import to_plain
 from kubesched.config.plugin_args import ARGS_BY_PLUGIN
 from kubesched.config.schema import Decoder, Seconds
-from kubesched.config.yaml_nodes import parse
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "configuration.md"
 HEADER = ("apiVersion", "kind")

@@ -9,6 +9,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kubesched.api.yaml_nodes import parse
+from kubesched.api.yaml_nodes import to_plain as nodes_to_plain
 from kubesched.base.errors import ConfigError
 from kubesched.config import features
 from kubesched.config.default_plugins import IN_TREE_PLUGINS, implements
@@ -41,8 +43,6 @@ from kubesched.config.types import (
     PluginSet,
 )
 from kubesched.config.versions import Versions
-from kubesched.config.yaml_nodes import parse
-from kubesched.config.yaml_nodes import to_plain as nodes_to_plain
 
 WRITTEN = """\
 apiVersion: kubescheduler.config.k8s.io/v1

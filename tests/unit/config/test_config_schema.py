@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubesched.api.meta import Record
+from kubesched.api.yaml_nodes import is_json, parse
 from kubesched.base.errors import ConfigError
 from kubesched.config.schema import (
     OMIT_EMPTY,
@@ -22,7 +23,6 @@ from kubesched.config.schema import (
     decode_args,
     encode,
 )
-from kubesched.config.yaml_nodes import is_json, parse
 
 
 class Point(Record):
@@ -324,7 +324,7 @@ _POINTS = st.builds(Point, x=_INT32, label=_TEXT)
     )
 )
 def test_reading_what_was_written_gives_the_same_record(value):
-    from kubesched.config.yaml_nodes import from_plain
+    from kubesched.api.yaml_nodes import from_plain
 
     decoder = Decoder(json=True)
     assert decoder.read(from_plain(encode(value)), Everything, "") == value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kubesched.api.yaml_nodes import parse
 from kubesched.config import features
 from kubesched.config.features import DEFAULT_GATES
 from kubesched.config.plugin_args import (
@@ -23,7 +24,6 @@ from kubesched.config.plugin_args import (
 )
 from kubesched.config.plugin_args_validation import validate_args
 from kubesched.config.schema import Decoder
-from kubesched.config.yaml_nodes import parse
 
 CPU_AND_MEMORY = (ResourceSpec(name="cpu", weight=1), ResourceSpec(name="memory", weight=1))
 NO_SCORING = features.parse("StorageCapacityScoring=false")

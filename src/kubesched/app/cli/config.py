@@ -14,6 +14,7 @@ from kubesched.app.cli.sources import add_configuration, feature_gates
 from kubesched.base.errors import ConfigError, FieldProblem
 
 if TYPE_CHECKING:
+    from kubesched.api.yaml_nodes import Plain
     from kubesched.config.expansion import ExpandedPlugins
     from kubesched.config.features import FeatureGates
     from kubesched.config.types import (
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
         KubeSchedulerProfile,
     )
     from kubesched.config.versions import Versions
-    from kubesched.config.yaml_nodes import Plain
 
 _VIEW = """\
 Print the effective configuration: defaults filled in, default plugins merged, MultiPoint expanded.

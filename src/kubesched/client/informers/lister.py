@@ -16,29 +16,29 @@ class Lister(Generic[T]):
     """Objects by name, by namespace, by index; from memory, so they may lag behind the server."""
 
     def __init__(self, store: Store[T]) -> None:
-        self._store = store
+        self.store = store
 
     @property
     def version(self) -> int:
         """Changes with every change to the store, so that users can cache derived data."""
-        return self._store.version
+        return self.store.version
 
     def get(self, namespace: str, name: str) -> T | None:
         """The object, or None; cluster-scoped kinds have namespace ""."""
-        return self._store.get(object_key(namespace, name))
+        return self.store.get(object_key(namespace, name))
 
     def list(
         self, namespace: str | None = None, matches: Callable[[T], bool] | None = None
     ) -> list[T]:
         """All objects, or those of a namespace or matching a predicate, in order of arrival."""
-        store = self._store
+        store = self.store
         objects = store.by_index(NAMESPACE_INDEX, namespace) if namespace else store.values()
         return objects if matches is None else [obj for obj in objects if matches(obj)]
 
     def subscribe(self, listener: Callable[[T | None, T | None], None]) -> Callable[[], None]:
         """`Store.subscribe`: calls back with (old, new); returns a function that unsubscribes."""
-        return self._store.subscribe(listener)
+        return self.store.subscribe(listener)
 
     def by_index(self, index: str, value: str) -> Sequence[T]:
         """The objects for which the index yields this value."""
-        return self._store.by_index(index, value)
+        return self.store.by_index(index, value)

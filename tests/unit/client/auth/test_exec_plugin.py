@@ -165,7 +165,7 @@ async def test_the_plugin_learns_about_the_cluster_only_if_it_asks(
             {"name": "another.vendor", "extension": {"a": 1}},
             {
                 "name": "client.authentication.k8s.io/exec",
-                "extension": {"audience": "x", "n": None},
+                "extension": {"audience": "x", "none": None},
             },
         ],
     }
@@ -179,7 +179,7 @@ async def test_the_plugin_learns_about_the_cluster_only_if_it_asks(
                 "certificate-authority-data": base64.b64encode(authority.certificate).decode(),
                 "proxy-url": "http://proxy.test:1",
                 "disable-compression": True,
-                "config": {"audience": "x", "n": None},
+                "config": {"audience": "x", "none": None},
             },
         ),
     ):

@@ -136,7 +136,7 @@ def test_a_name_that_looks_like_a_date_stays_a_name(tmp_path):
         pytest.param("a: [\n", "not valid YAML", id="broken YAML"),
         pytest.param(
             "a: &x [*x]\nclusters: *x\n",
-            "an alias refers to a value that contains it",
+            "value contains itself",
             id="an alias to itself",
         ),
     ],
@@ -153,7 +153,7 @@ def test_broken_files_are_refused_by_field(tmp_path, text, expected):
 def test_unreadable_bytes_are_refused(tmp_path):
     path = tmp_path / "binary"
     path.write_bytes(b"token: \xc3\x28\x80")
-    with pytest.raises(CredentialsError, match="not valid YAML"):
+    with pytest.raises(CredentialsError, match="not UTF-8 text"):
         kubeconfig.load_file(str(path))
 
 
@@ -169,7 +169,6 @@ def test_a_directory_is_refused(tmp_path):
         f"token: 'unfinished {SECRET}",
         f"token: [{SECRET}",
         f"token: {{{SECRET}: 1}}",
-        f"token: !{SECRET} x",
         f"token: &{SECRET} 1",
         f"token: !!int {SECRET}",
         f"? [{SECRET}]\n    : 1",

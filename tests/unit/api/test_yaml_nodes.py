@@ -11,19 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubesched.base.errors import ConfigError
-from kubesched.config.yaml_nodes import (
+from kubesched.api.yaml_nodes import (
     MAX_BYTES,
     MAX_DEPTH,
     Mapping,
     Scalar,
     Sequence,
+    YamlError,
     from_plain,
     is_json,
+    load,
     parse,
     resolve_plain,
     to_plain,
 )
+from kubesched.base.errors import ConfigError
 
 
 def read(text: str | bytes):
@@ -327,3 +329,70 @@ def test_scalars_remember_how_they_were_written():
     assert isinstance(quoted, Scalar)
     assert (plain.text, plain.plain) == ("1e3", True)
     assert (quoted.text, quoted.plain) == ("1e3", False)
+
+
+# -- values, as other files are read ---------------------------------------------------------------
+
+
+def nested(levels: int) -> bytes:
+    return b"[" * levels + b"]" * levels
+
+
+def test_what_people_write_is_read():
+    assert load(b"a: &x {b: [1, {c: d}]}\ne: *x") == {
+        "a": {"b": [1, {"c": "d"}]},
+        "e": {"b": [1, {"c": "d"}]},
+    }
+    load(nested(MAX_DEPTH - 1))
+
+
+def test_many_branches_are_not_depth():
+    assert len(load(b"[" + b"[[]]," * (2 * MAX_DEPTH) + b"]")) == 2 * MAX_DEPTH
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(nested(MAX_DEPTH + 1), id="one level too many"),
+        pytest.param(b"[" * 200_000, id="brackets without end"),
+        pytest.param(b"{a: " * 200_000, id="mappings without end"),
+    ],
+)
+def test_deeper_nesting_is_an_error_and_nothing_worse(text):
+    with pytest.raises(YamlError, match="nested deeper than 150 levels"):
+        load(text)
+
+
+def bomb(levels: int, opening: str = "[", closing: str = "]") -> str:
+    """Each level consists of nine aliases of the one before."""
+    lines = ["a0: &a0 [x]"]
+    lines += [
+        f"a{n}: &a{n} {opening}{', '.join([f'*a{n - 1}'] * 9)}{closing}" for n in range(1, levels)
+    ]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        pytest.param(bomb(10), "excessive aliasing", id="lists of lists"),
+        pytest.param(
+            bomb(10, "{<<: [", "]}").replace("[x]", "{x: y}"), "excessive aliasing", id="merge keys"
+        ),
+        pytest.param("a: &a [*a]", "contains itself", id="recursion"),
+        pytest.param(
+            "\n".join(["- &a0 x", *(f"- &a{n} [*a{n - 1}]" for n in range(1, 2 * MAX_DEPTH))]),
+            "nested deeper than 150 levels",
+            id="a chain of aliases",
+        ),
+    ],
+)
+def test_aliases_that_multiply_the_document_are_an_error(text, problem):
+    assert len(text) < 20_000
+    with pytest.raises(YamlError, match=problem):
+        load(text.encode())
+
+
+def test_aliases_in_moderation_are_read():
+    loaded = load(bomb(5).encode())
+    assert loaded["a4"][0][0][0][0] == ["x"]

@@ -1,8 +1,9 @@
 """YAML (and JSON) text as a tree of values with line and column.
 
 Built from PyYAML's event stream rather than its loaders, because the loaders drop positions,
-silently accept duplicate keys and resolve scalars differently from kube-scheduler's decoder
-(sigs.k8s.io/yaml on go-yaml v2, then JSON). Here plain scalars have the same meaning as there:
+silently accept duplicate keys, resolve scalars differently from Kubernetes' decoder
+(sigs.k8s.io/yaml on go-yaml v2, then JSON), and recurse without a bound. Here plain scalars have
+the same meaning as there:
 
     y yes on true / n no off false      booleans, also capitalized or in capitals
     ~ null and nothing                  null
@@ -23,6 +24,7 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import yaml
 
@@ -31,11 +33,11 @@ from kubesched.base.errors import ConfigError, FieldProblem
 MAX_BYTES = 4 * 1024 * 1024
 """Four times what fits into a ConfigMap; no scheduler configuration comes close."""
 
-MAX_DEPTH = 100
-"""Deeper than any real configuration, far below the interpreter's recursion limit."""
+MAX_DEPTH = 150
+"""API objects need a dozen levels, schemas in them a few dozen; Python's stack has room for 400."""
 
-MAX_NODES = 200_000
-"""Values in the document, with aliases expanded."""
+MAX_ALIASED_NODES = 200_000
+"""Values that aliases may add to the document."""
 
 ScalarValue = None | bool | int | float | str
 Plain = None | bool | int | float | str | list["Plain"] | dict[str, "Plain"]
@@ -80,6 +82,35 @@ Report = Callable[[str, str, Node], None]
 """Receives a problem: field path, message, and its node."""
 
 
+class YamlError(ValueError):
+    """The text is not one YAML document, or exceeds a bound."""
+
+    def __init__(self, message: str, line: int | None = None, column: int | None = None) -> None:
+        super().__init__(message if line is None else f"line {line}: {message}")
+        self.message = message
+        self.line = line
+        self.column = column
+
+
+class DuplicateKeyError(YamlError):
+    """A map has a key twice."""
+
+
+def load(data: bytes) -> Any:  # noqa: ANN401  # any JSON value
+    """The value of the single document in `data`, as Kubernetes' clients read it.
+
+    Raises:
+        YamlError: also for duplicate keys and for what JSON cannot say.
+    """
+
+    def report(_path: str, message: str, node: Node) -> None:
+        told = message.removeprefix(f"strict decoding error: line {node.line}: ")
+        kind = YamlError if told == message else DuplicateKeyError
+        raise kind(told, node.line, node.column)
+
+    return to_plain(parse_text(data), "", report, json=False)
+
+
 def parse(data: bytes, source: str = "") -> Node:
     """The single document in `data`.
 
@@ -87,14 +118,22 @@ def parse(data: bytes, source: str = "") -> Node:
         ConfigError: the text is not YAML, holds several documents, or exceeds a bound.
     """
     try:
-        text = _decode(data)
-        if is_json(data):
-            # JSON may be indented with tabs, which PyYAML's scanner rejects. Tabs inside JSON
-            # strings are always escaped, so the replacement loses nothing and keeps the columns.
-            text = text.replace("\t", " ")
-        return _Builder(text).build()
-    except _Refused as refusal:
-        raise ConfigError([refusal.problem], source=source) from refusal.__cause__
+        if len(data) > MAX_BYTES:
+            raise YamlError(f"file is too large: {len(data)} bytes, at most {MAX_BYTES} are read")
+        return parse_text(data)
+    except YamlError as error:
+        problem = FieldProblem("", error.message, error.line, error.column)
+        raise ConfigError([problem], source=source) from error.__cause__
+
+
+def parse_text(data: bytes) -> Node:
+    """Like `parse`, of any size; raises `YamlError`."""
+    text = _decode(data)
+    if is_json(data):
+        # JSON may be indented with tabs, which PyYAML's scanner rejects. Tabs inside JSON
+        # strings are always escaped, so the replacement loses nothing and keeps the columns.
+        text = text.replace("\t", " ")
+    return _Builder(text).build()
 
 
 def fields(
@@ -178,22 +217,14 @@ def is_json(data: bytes) -> bool:
 # -- building the tree ----------------------------------------------------------------------------
 
 
-class _Refused(Exception):
-    def __init__(self, message: str, line: int | None = None, column: int | None = None) -> None:
-        super().__init__(message)
-        self.problem = FieldProblem("", message, line, column)
-
-
 def _decode(data: bytes) -> str:
-    if len(data) > MAX_BYTES:
-        raise _Refused(f"file is too large: {len(data)} bytes, at most {MAX_BYTES} are read")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         before = data[: error.start]
         line = before.count(b"\n") + 1
         column = error.start - (before.rfind(b"\n") + 1) + 1
-        raise _Refused(
+        raise YamlError(
             f"not UTF-8 text: {error.reason} (byte 0x{data[error.start]:02x})", line, column
         ) from error
 
@@ -220,7 +251,7 @@ class _Builder:
         except yaml.reader.ReaderError as error:
             raise _character_error(self._text, error) from error
         except yaml.YAMLError as error:
-            raise _Refused(f"not valid YAML: {error}") from error
+            raise YamlError(f"not valid YAML: {error}") from error
         if self._root is None:
             return Scalar(1, 1, closed=True)
         return self._root
@@ -249,17 +280,17 @@ class _Builder:
         elif isinstance(event, yaml.AliasEvent):
             self._attach(self._aliased(str(event.anchor), line, column))
         elif isinstance(event, yaml.DocumentStartEvent) and self._root is not None:
-            raise _Refused(
-                "the file holds several YAML documents; a scheduler reads exactly one",
+            raise YamlError(
+                "the file holds several YAML documents; exactly one is read",
                 line,
                 column,
             )
 
     def _begin(self, node: Node, anchor: str | None) -> None:
         if len(self._open) >= MAX_DEPTH:
-            raise _Refused(f"nested deeper than {MAX_DEPTH} levels", node.line, node.column)
+            raise YamlError(f"nested deeper than {MAX_DEPTH} levels", node.line, node.column)
         if self._awaits_key():
-            raise _Refused("invalid map key: only scalars can be keys", node.line, node.column)
+            raise YamlError("invalid map key: only scalars can be keys", node.line, node.column)
         self._remember(anchor, node)
         self._open.append(node)
         self._keys.append(None)
@@ -277,9 +308,9 @@ class _Builder:
     def _aliased(self, name: str, line: int, column: int) -> Node:
         node = self._anchors.get(name)
         if node is None:
-            raise _Refused(f"unknown anchor '{name}' referenced", line, column)
+            raise YamlError(f"unknown anchor '{name}' referenced", line, column)
         if not node.closed:
-            raise _Refused(f"anchor '{name}' value contains itself", line, column)
+            raise YamlError(f"anchor '{name}' value contains itself", line, column)
         return node
 
     def _awaits_key(self) -> bool:
@@ -287,13 +318,14 @@ class _Builder:
 
     def _attach(self, node: Node) -> None:
         """Adds a finished node to its parent."""
+        self._count += 1
         if not self._open:
             self._root = node
             return
         parent = self._open[-1]
         if self._awaits_key():
             if not isinstance(node, Scalar):
-                raise _Refused("invalid map key: only scalars can be keys", node.line, node.column)
+                raise YamlError("invalid map key: only scalars can be keys", node.line, node.column)
             self._keys[-1] = node
         elif isinstance(parent, Mapping):
             key = self._keys[-1]
@@ -305,25 +337,21 @@ class _Builder:
             parent.items.append(node)
         parent.size += node.size
         parent.height = max(parent.height, node.height + 1)
-        if parent.size > MAX_NODES:
-            raise _Refused(
-                f"more than {MAX_NODES} values: document contains excessive aliasing",
-                parent.line,
-                parent.column,
-            )
+        if parent.size - self._count > MAX_ALIASED_NODES:
+            raise YamlError("document contains excessive aliasing", parent.line, parent.column)
         if parent.height > MAX_DEPTH:
-            raise _Refused(f"nested deeper than {MAX_DEPTH} levels", parent.line, parent.column)
+            raise YamlError(f"nested deeper than {MAX_DEPTH} levels", parent.line, parent.column)
 
 
-def _syntax_error(error: yaml.MarkedYAMLError) -> _Refused:
+def _syntax_error(error: yaml.MarkedYAMLError) -> YamlError:
     mark = error.problem_mark or error.context_mark
     problem = ", ".join(part for part in (error.context, error.problem) if part)
     if mark is None:
-        return _Refused(f"not valid YAML: {problem}")
-    return _Refused(f"not valid YAML: {problem}", mark.line + 1, mark.column + 1)
+        return YamlError(f"not valid YAML: {problem}")
+    return YamlError(f"not valid YAML: {problem}", mark.line + 1, mark.column + 1)
 
 
-def _character_error(text: str, error: yaml.reader.ReaderError) -> _Refused:
+def _character_error(text: str, error: yaml.reader.ReaderError) -> YamlError:
     # The position counts bytes in the C reader and characters in the Python one, so control
     # characters are searched for here to get the right line with both.
     match = _UNPRINTABLE.search(text)
@@ -331,7 +359,7 @@ def _character_error(text: str, error: yaml.reader.ReaderError) -> _Refused:
     line = text.count("\n", 0, offset) + 1
     column = offset - (text.rfind("\n", 0, offset) + 1) + 1
     shown = f"#x{ord(match.group()):04x}" if match else str(error.reason)
-    return _Refused(f"not valid YAML: character {shown} is not allowed", line, column)
+    return YamlError(f"not valid YAML: character {shown} is not allowed", line, column)
 
 
 _UNPRINTABLE = re.compile(
@@ -408,7 +436,7 @@ def _scalar(event: yaml.ScalarEvent, line: int, column: int) -> Scalar:
 
 def _resolve_tagged(text: str, tag: str, line: int, column: int) -> ScalarValue:
     if tag == f"{_TAG}binary":
-        raise _Refused("!!binary is not supported; write the base64 text itself", line, column)
+        raise YamlError("!!binary is not supported; write the base64 text itself", line, column)
     kinds: dict[str, type | tuple[type, ...]] = {
         f"{_TAG}bool": bool,
         f"{_TAG}int": int,
@@ -422,7 +450,7 @@ def _resolve_tagged(text: str, tag: str, line: int, column: int) -> ScalarValue:
     wanted = kinds[tag]
     if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
         short = tag.replace(_TAG, "!!")
-        raise _Refused(f"cannot decode `{text}` as a {short}", line, column)
+        raise YamlError(f"cannot decode `{text}` as a {short}", line, column)
     return float(value) if tag == f"{_TAG}float" and isinstance(value, int) else value
 
 
