@@ -11,12 +11,21 @@ from storage_worlds import CLASSES, NODES, StorageWorlds
 
 from kubesched.api.core_v1 import PersistentVolumeClaim
 from kubesched.config.features import DEFAULT_GATES
+from kubesched.config.plugin_args import UtilizationShapePoint
 from kubesched.framework.handle import Handle
 from kubesched.framework.nodes.views import NodeColumns
 from kubesched.plugins.helper.volumes.first_match import NONE
 from kubesched.plugins.volume_binding.pod_claims import PodClaims
+from kubesched.plugins.volume_binding.scoring import CapacityScorer
 from kubesched.plugins.volume_binding.search import Search
 from kubesched.plugins.volume_binding.storage import Storage
+
+SCORER = CapacityScorer(
+    [
+        UtilizationShapePoint(utilization=0, score=0),
+        UtilizationShapePoint(utilization=100, score=10),
+    ]
+)
 
 
 def equal_claims(random: Random, worlds: StorageWorlds) -> dict:
@@ -65,7 +74,8 @@ def described(search: Search, count: int):
     ]
     codes = [0] * count if verdicts is None else verdicts.codes.tolist()
     told = {code: verdicts.describe(code).message for code in set(codes) if code}
-    return codes, told, matches, provisions, [search.passes(at) for at in range(count)]
+    passing = [search.passes(at) for at in range(count)]
+    return codes, told, matches, provisions, passing, SCORER.score_nodes(search).tolist()
 
 
 @pytest.mark.parametrize("seed", range(80))

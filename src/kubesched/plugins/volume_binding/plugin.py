@@ -184,8 +184,10 @@ class VolumeBinding(
             return _not_found()
         if self._scorer is None or not volumes.claims.delayed:
             return 0
-        search = Search(self._storage, volumes.claims, nodes)
-        return self._scorer.score_nodes(search, len(nodes))
+        search = volumes.search
+        if search is not None and search.covers(int(nodes.row_indices().max(initial=0))):
+            return self._scorer.score_nodes(search)[nodes.rows]
+        return self._scorer.score_nodes(Search(self._storage, volumes.claims, nodes))
 
     def score_rule(self, state: CycleState, pod: Pod) -> Rule[int] | None:
         """Without claims all nodes score the same."""

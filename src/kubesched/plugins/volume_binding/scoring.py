@@ -35,8 +35,14 @@ class CapacityScorer:
         points = [(point.utilization, point.score * scale) for point in shape]
         self._curve = [broken_linear(points, at) for at in range(MAX_UTILIZATION + 1)]
 
-    def score_nodes(self, search: Search, length: int) -> Ints:
+    def score_nodes(self, search: Search) -> Ints:
         """A score per node of the search's view."""
+        if not search.scores:
+            search.scores.append(self._score_all(search))
+        return search.scores[0]
+
+    def _score_all(self, search: Search) -> Ints:
+        length = len(search)
         columns = [match.choice for match in search.matches]
         for provision in search.provisions:
             if provision.choice is None:

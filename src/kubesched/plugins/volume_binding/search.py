@@ -19,7 +19,7 @@ from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim
 from kubesched.api.names import key_of
 from kubesched.api.selectors import SelectorError
 from kubesched.api.storage_v1 import CSIStorageCapacity, StorageClass
-from kubesched.framework.nodes.columns import Mask
+from kubesched.framework.nodes.columns import Ints, Mask
 from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.status import Status, error_status, unresolvable
 from kubesched.framework.verdicts import Verdicts
@@ -82,12 +82,18 @@ class Search:
         self._errors: list[tuple[Mask, str]] = []
         self.matches: list[Match] = []
         self.provisions: list[Provision] = []
+        self.scores: list[Ints] = []
+        """The scores by capacity, once they were asked for; for equal claims they are the same."""
         if claims.bound:
             self._check_bound(claims.bound)
         elif len(claims.delayed) == 1 and self._serve_as_before(claims.delayed[0]):
             return
         if claims.delayed:
             self._serve(claims.delayed)
+
+    def __len__(self) -> int:
+        """Number of nodes in its view."""
+        return len(self._nodes)
 
     @property
     def has_errors(self) -> bool:
@@ -215,7 +221,7 @@ class Search:
                 self._storage.keep_search(key, version, self)
             return True
         known = kept[1]
-        self._findings = known._findings
+        self._findings, self.scores = known._findings, known.scores
         self.matches = [replace(match, claim=claim) for match in known.matches]
         self.provisions = [replace(provision, claim=claim) for provision in known.provisions]
         return True
