@@ -353,13 +353,20 @@ class PlacementFeasiblePlugin(Plugin):
         """Success, Wait, or Unschedulable if the members that remain cannot suffice."""
 
 
+GroupPostFilterAnswer = tuple[Nominations | None, Status]
+"""Nominations of members, and whether there will be room."""
+
+
 class PodGroupPostFilterPlugin(Plugin):
-    """Makes room for a group that was rejected as a whole; runs once per cycle."""
+    """Makes room for a group that was rejected as a whole; runs once per cycle.
+
+    A method that calls `place` is a coroutine.
+    """
 
     @abstractmethod
     def pod_group_post_filter(
         self, cycle: GroupCycle, group: GroupNode, place: PlaceGroup
-    ) -> tuple[Nominations | None, Status]: ...
+    ) -> GroupPostFilterAnswer | Awaitable[GroupPostFilterAnswer]: ...
 
 
 class PlacementGeneratePlugin(Plugin):

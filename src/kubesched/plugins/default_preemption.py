@@ -21,6 +21,7 @@ from kubesched.framework.groups.tree import GroupCycle, GroupNode, Nominations, 
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
     EnqueueExtensions,
+    GroupPostFilterAnswer,
     PodGroupPostFilterPlugin,
     PostFilterAnswer,
     PostFilterPlugin,
@@ -119,14 +120,14 @@ class DefaultPreemption(
             self.handle.metrics.preemption_attempts_total.inc()
         return then(self.evaluator.preempt(state, pod, statuses), _with_prefix)
 
-    def pod_group_post_filter(
+    async def pod_group_post_filter(
         self, cycle: GroupCycle, group: GroupNode, place: PlaceGroup
-    ) -> tuple[Nominations | None, Status]:
+    ) -> GroupPostFilterAnswer:
         framework, states = self.handle.framework, self.handle.groups
         assert isinstance(framework, Framework), "the framework is set once its plugins are built"
         assert states is not None, "groups need the gate GenericWorkload"
         started = self.handle.clock.monotonic()
-        found = GroupPreemptor(
+        preemptor = GroupPreemptor(
             framework,
             states,
             group,
@@ -134,7 +135,8 @@ class DefaultPreemption(
             self.evaluator.budgets.list(),
             round(self.handle.clock.now() * 1e6),
             policy_of_group=self._policy_of_group,
-        ).find()
+        )
+        found = await preemptor.find()
         nominations: Nominations | None
         if isinstance(found, GroupPreemption):
             whom = on_behalf_of_group(group)

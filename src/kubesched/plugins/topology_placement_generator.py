@@ -39,15 +39,13 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin):
         domain = self._domain_in_use(group, key)
         if isinstance(domain, Status):
             return domain
-        table = self.handle.table
-        rows_by_value: dict[str, list[int]] = {}
-        for row in parent.rows.tolist():
-            node = table.nodes[row]
-            value = (node.metadata.labels or {}).get(key) if node is not None else None
-            if value is not None and domain in (None, value):
-                rows_by_value.setdefault(value, []).append(row)
+        column = self.handle.table.label_column(key)
+        ids = column.ids[parent.rows]
+        found, first = np.unique(ids, return_index=True)
         return [
-            Placement(value, np.array(rows, dtype=np.intp)) for value, rows in rows_by_value.items()
+            Placement(value, parent.rows[ids == at])
+            for at in found[first.argsort()].tolist()  # in the order of their first nodes
+            if at >= 0 and domain in (None, value := column.values[at])
         ]
 
     def _domain_in_use(self, group: GroupNode, key: str) -> str | Status | None:

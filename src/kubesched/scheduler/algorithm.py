@@ -132,7 +132,7 @@ class SchedulingAlgorithm:
                 row = self._of_best(answer)
                 return ScheduleResult(table.names[row], answer.feasible, table.node_count)
             if isinstance(answer, Walked):
-                return self._select_walked(answer)
+                return self._select_walked(answer, table.node_count)
             if answer is not None:
                 state.fails_as_class = True
                 self.next_start %= table.node_count  # as above
@@ -152,8 +152,8 @@ class SchedulingAlgorithm:
             return self.fits_nowhere(pod, feasible.diagnosis)
         return self._prioritize_and_select(framework, state, pod.pod, feasible, hint)
 
-    def feasible(self, framework: Framework, state: CycleState, pod: PodInfo) -> Mask:
-        """The rows that would take the pod, for those who choose by themselves. Read-only."""
+    def feasible(self, framework: Framework, state: CycleState, pod: PodInfo) -> Mask | Status:
+        """The rows that would take the pod, read-only, or the error of a plugin."""
         table = self.table
         table.refresh()
         pod_class = self._class_of(framework, state, pod)
@@ -164,6 +164,8 @@ class SchedulingAlgorithm:
             if passing is not None:
                 return passing
         found = self.find_nodes_that_fit(framework, state, pod, outcome)
+        if found.error is not None:
+            return found.error
         mask = np.zeros(table.high_water, dtype=np.bool_)
         mask[found.rows] = True
         return mask
@@ -538,10 +540,10 @@ class SchedulingAlgorithm:
             return int(tied_rows[0])
         return int(tied_rows[draw_below(self.random, len(tied_rows))])
 
-    def _select_walked(self, walked: Walked) -> ScheduleResult:
+    def _select_walked(self, walked: Walked, candidates: int) -> ScheduleResult:
         self.ranking = walked
         table, (rows, totals, examined) = self.table, walked
-        self.next_start = (self.next_start + examined) % table.node_count
+        self.next_start = (self.next_start + examined) % candidates
         if self.parallelism == 1:
             row = int(rows[heap_winner(totals)])
         else:

@@ -184,17 +184,10 @@ def assemble(
     return Assembly(scheduler, handlers, hints, frameworks, shared.table, waiting, shadows)
 
 
-def _parts(config: KubeSchedulerConfiguration, gates: FeatureGates, world: Dependencies) -> Parts:
-    """The parts that differ if pods are scheduled in groups.
-
-    Raises:
-        ConfigError: something beside groups that does not work with them yet.
-    """
+def _parts(gates: FeatureGates, world: Dependencies) -> Parts:
+    """The parts that differ if pods are scheduled in groups."""
     if not gates.GenericWorkload:
         return Parts()
-    if config.extenders:
-        text = "GenericWorkload is enabled, but pod groups beside extenders are not implemented"
-        raise ConfigError([FieldProblem("", text)], source="--feature-gates")
     from kubesched.scheduler.groups.parts import GroupParts
 
     return GroupParts(gates, world.plugin_client or world.client)
@@ -219,7 +212,7 @@ class _Shared:
         self.waiting_pods = WaitingPods(world.call_later)
         self.background = BackgroundTasks(flight=world.flight)
         self.jitter = world.jitter or world.random
-        self.parts = _parts(config, gates, world)
+        self.parts = _parts(gates, world)
         self.groups = self.parts.groups
         self.tries_resizes = gates.InPlacePodVerticalScalingSchedulerPreemption
         self.queue: SchedulingQueue

@@ -54,7 +54,7 @@ and each additional assumed pod may have to be undone.
 class Suspended:
     """An attempt that awaits I/O. No other attempt may start before it ends."""
 
-    outcome: Awaitable[Assumed | Finished]
+    outcome: Awaitable[Assumed | AssumedGroup | Finished]
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,8 +260,7 @@ class Scheduler:
                     if isinstance(worked, Suspended):
                         with self.event_gate.hold():
                             outcome = await worked.outcome
-                        if isinstance(outcome, Assumed):
-                            self.start_binding(group, outcome)
+                        self._start_bindings(group, outcome)
                     elif worked and (self.queue.is_busy or not self._is_saturated()):
                         await asyncio.sleep(0)
                     else:
@@ -289,13 +288,9 @@ class Scheduler:
             if isinstance(outcome, QueueEmpty):
                 break
             worked = True
-            if isinstance(outcome, Assumed):
-                self.start_binding(group, outcome)
-            elif isinstance(outcome, AssumedGroup):
-                for assumed in outcome.members:
-                    self.start_binding(group, assumed)
-            elif isinstance(outcome, Suspended):
+            if isinstance(outcome, Suspended):
                 return outcome
+            self._start_bindings(group, outcome)
             if self._clock.monotonic() >= deadline:
                 break
         # Last, so that pods are tried between two events that take several turns each.
@@ -341,6 +336,15 @@ class Scheduler:
     @property
     def _bindings_under_way(self) -> int:
         return len(self._bindings) + self.binding.direct_count
+
+    def _start_bindings(
+        self, group: asyncio.TaskGroup, outcome: Assumed | AssumedGroup | Finished
+    ) -> None:
+        if isinstance(outcome, Assumed):
+            self.start_binding(group, outcome)
+        elif isinstance(outcome, AssumedGroup):
+            for assumed in outcome.members:
+                self.start_binding(group, assumed)
 
     def start_binding(self, group: asyncio.TaskGroup, assumed: Assumed) -> None:
         self.binding.start(assumed, partial(self._spawn, group))

@@ -103,9 +103,11 @@ class SchedulingCycle:
         # engine would cache results for later attempts.
         plain = copy(self.algorithm)
         plain.engine = None
-        algorithm = plain if self._extended is None else self._extended.over(plain)
-        outcome = algorithm.schedule(framework, state, pod)
+        outcome = self.with_extenders(plain).schedule(framework, state, pod)
         return then(outcome, self._decision, framework, state, pod, framework.now())
+
+    def with_extenders(self, plain: SchedulingAlgorithm) -> SchedulingAlgorithm | ExtendedAlgorithm:
+        return plain if self._extended is None else self._extended.over(plain)
 
     def _decision(
         self,

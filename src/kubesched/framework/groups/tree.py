@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,8 +60,11 @@ class PlacedPod:
     state: CycleState
 
 
-PlaceGroup = Callable[[], tuple[Sequence[PlacedPod], Status]]
-"""Runs the whole algorithm again on the present state; the placed members and the root's status."""
+PlaceGroup = Callable[[], Coroutine[Any, Any, tuple[Sequence[PlacedPod], Status]]]
+"""Runs the whole algorithm again on the present state; the placed members and the root's status.
+
+To be awaited, because extenders may be asked about members.
+"""
 
 Nominations = Mapping[str, NominatingInfo]
 """By UID of the pod."""

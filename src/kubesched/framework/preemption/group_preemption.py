@@ -2,8 +2,8 @@
 
 All lower units leave the live tables, the whole group is placed again, and then the units come back
 one by one, most important first, as long as the members still fit on the nodes that were chosen.
-What does not come back is evicted. Everything is undone before this returns; nothing else runs in
-between.
+What does not come back is evicted. Everything is undone before this returns; nothing else changes
+the tables in between, also while an extender is awaited (`scheduler.event_gate`).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class GroupPreemptor:
         self._caring: list[CaringPlugins] | None = None
         """What filters look at beyond a node, for each kind of members; known once placed."""
 
-    def find(self) -> GroupPreemption | tuple[Nominations | None, Status]:
+    async def find(self) -> GroupPreemption | tuple[Nominations | None, Status]:
         """What to evict, or the final answer if nothing is to be evicted."""
         if self._never_preempts():
             return None, unschedulable(NEVER)
@@ -92,7 +92,7 @@ class GroupPreemptor:
         with _Trial(self._table) as trial:
             for unit in lower:
                 trial.take_out(unit)
-            placed, status = self._place()
+            placed, status = await self._place()
             if not status.is_success:
                 return None, status
             return self._reprieve(trial, lower, placed)

@@ -6,7 +6,7 @@ both cases.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 U = TypeVar("U")
@@ -24,6 +24,17 @@ def then(
     if hasattr(value, "__await__"):
         return _await_then(value, use, arguments)
     return use(*arguments, value)
+
+
+def finish(coroutine: Coroutine[Any, Any, U]) -> U:
+    """The result of a coroutine that has nothing to wait for."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        result: U = end.value
+        return result
+    coroutine.close()
+    raise AssertionError("a decision waits for I/O although no extender is interested")
 
 
 async def _await_then(

@@ -30,6 +30,7 @@ from kubesched.framework.nominating_info import CLEAR_NOMINATION
 from kubesched.framework.preemption.candidates import Candidate
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.runtime import Framework
+from kubesched.framework.runtime.maybe_async import finish
 from kubesched.framework.status import error_status
 from kubesched.insight.explain import waiting
 from kubesched.insight.explain.model import (
@@ -105,7 +106,7 @@ def attempt(cycles: GroupCycles, rehearse: Rehearsal, leaf: GroupKey) -> GroupAt
     except GroupRejected as error:
         return GroupAttempt(None, node, {}, error=error)
     with rehearse(framework) as evictions:
-        results, _ = cycles.decide(framework, node, framework.now())
+        results, _ = finish(cycles.decide(framework, node, framework.now()))
     candidates = [candidate for noted in evictions for candidate in noted]
     return GroupAttempt(framework, node, results, candidates[-1] if candidates else None)
 
@@ -177,7 +178,7 @@ class _GroupStory:
         helps: list[str] = []
         if tried is not None and tried.framework is not None:
             freely = self._placing(tried.framework)
-            alone = freely.run(_without_quorum(tried.root))
+            alone = finish(freely.run(_without_quorum(tried.root)))
             members = [_member(one) for result in alone.values() for one in result.members]
             domains = self._domains(freely)
             if not self._succeeds:
@@ -286,7 +287,7 @@ class _GroupStory:
         return found
 
     def _starts(self, framework: Framework, root: GroupNode) -> bool:
-        status = self._placing(framework).run(root)[root.key].status
+        status = finish(self._placing(framework).run(root))[root.key].status
         for info in root.all_members():
             if info.pod_info.uid.startswith(_COPY):  # the group's state must not keep it
                 self.cycles.states.pod_removed(info.pod_info.pod)

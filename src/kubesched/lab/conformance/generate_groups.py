@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from random import Random
 
+from msgspec import structs
+
+from kubesched.lab.conformance.generate_extenders import extended
 from kubesched.lab.conformance.generate_objects import priority_classes
-from kubesched.lab.conformance.sequences import GROUPS, Json, Sequence, Step
+from kubesched.lab.conformance.sequences import GROUPS, ExtenderPolicy, Json, Sequence, Step
 from kubesched.testing.control_plane import GROUP_GATES
 
 _GATES = (GROUP_GATES[:1], GROUP_GATES[:2], GROUP_GATES)
@@ -53,7 +56,16 @@ class _Composer:
             else:
                 self._play_group()
         gates = dict.fromkeys(self._gates, True)
-        return Sequence(self._steps, objects, self._seed, _CONFIGURATION, gates=gates)
+        configuration, extenders = self._extenders()
+        return Sequence(self._steps, objects, self._seed, configuration, extenders, gates)
+
+    def _extenders(self) -> tuple[Json, list[ExtenderPolicy]]:
+        """Extenders in some sequences. They never fail: a step would not come to rest."""
+        random = Random(f"extenders {self._seed}")
+        if random.random() < 0.7:
+            return _CONFIGURATION, []
+        configuration, policies = extended(random, _CONFIGURATION, str(self._seed))
+        return configuration, [structs.replace(policy, fails=0, unbound=0) for policy in policies]
 
     # -- the cluster -------------------------------------------------------------------------------
 

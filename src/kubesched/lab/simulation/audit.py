@@ -150,11 +150,11 @@ def make_audited_preemption(complain: Complain) -> type[DefaultPreemption]:
             self._executor = self.evaluator.executor
             self._executor.judge = self._judge_victims
 
-        def pod_group_post_filter(
+        async def pod_group_post_filter(
             self, cycle: GroupCycle, group: GroupNode, place: PlaceGroup
         ) -> tuple[Nominations | None, Status]:
             self._executor.victims_of_group = ()
-            nominations, status = super().pod_group_post_filter(cycle, group, place)
+            nominations, status = await super().pod_group_post_filter(cycle, group, place)
             if self._executor.victims_of_group:
                 placed = [
                     (info.pod_info.pod, (nominations or {})[info.pod_info.uid].node_name)

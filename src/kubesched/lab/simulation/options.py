@@ -210,19 +210,14 @@ def of_seed(seed: int, *, faults: bool, extras: Collection[str] = ()) -> Options
 
 
 def may_have_groups(options: Options, is_recorded: bool) -> bool:
-    is_newest = options.reference == DEFAULT_REFERENCE.version
-    return is_newest and "extender" not in options.extras and not is_recorded
+    return options.reference == DEFAULT_REFERENCE.version and not is_recorded
 
 
 def with_groups(options: Options, random: Random) -> Options:
-    """The same run with groups, which work neither beside extenders nor in recordings."""
+    """The same run with groups, which recordings do not hold."""
     gates = [gate for gate in GROUP_GATES if random.random() < 0.5]
-    return replace(
-        options,
-        reference=DEFAULT_REFERENCE.version,
-        gates=("GenericWorkload", *gates),
-        extras=tuple(name for name in options.extras if name != "extender"),
-    )
+    reference = DEFAULT_REFERENCE.version
+    return replace(options, reference=reference, gates=("GenericWorkload", *gates))
 
 
 def recorded(options: Options, disk: DiskOptions | None) -> Options:

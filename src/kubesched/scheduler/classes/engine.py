@@ -146,7 +146,8 @@ class ClassEngine:
     ) -> Answer | None:
         """The answer for a pod that passed PreFilter; None if the full evaluation is needed.
 
-        Without a walk the order of the nodes does not matter.
+        Without a walk the order of the nodes does not matter. A failure on a part of the nodes is
+        left to the full evaluation: only those on all nodes are cached.
         """
         answers = self.classes.answers(pod_class.shape)
         if answers.is_given_up:
@@ -180,6 +181,8 @@ class ClassEngine:
             rows, examined = walk.first(passing)
             feasible = NodeColumns(table, rows)
         count = len(feasible)
+        if not count and walk is not None and len(walk.order) < table.node_count:
+            return None
         if not count:
             return self._by_failure(framework, state, pod, answers, started)
         state.points_reached |= FILTER

@@ -8,9 +8,10 @@ reason or the group's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.scheduling_v1beta1 import PodGroup
@@ -25,16 +26,17 @@ from kubesched.framework.groups.states import (
     PodGroupState,
     key_of_group,
 )
-from kubesched.framework.groups.tree import GroupCycle, GroupNode, Nominations, PlacedPod
-from kubesched.framework.interfaces import PodGroupPostFilterPlugin
+from kubesched.framework.groups.tree import GroupCycle, GroupNode, PlacedPod, PlaceGroup
+from kubesched.framework.interfaces import GroupPostFilterAnswer, PodGroupPostFilterPlugin
 from kubesched.framework.nominating_info import CLEAR_NOMINATION
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.runtime import Framework
+from kubesched.framework.runtime.maybe_async import finish
 from kubesched.framework.status import Code, Status, error_status
 from kubesched.scheduler.cache.cache import Cache
 from kubesched.scheduler.decisions import DecisionRing, Outcome
 from kubesched.scheduler.failure import FailureHandler
-from kubesched.scheduler.flight import FlightRecorder
+from kubesched.scheduler.flight import ATTEMPT_DECIDED, FlightRecorder
 from kubesched.scheduler.groups.conditions import GroupConditions, wish_of
 from kubesched.scheduler.groups.group_queue import GroupSchedulingQueue
 from kubesched.scheduler.groups.placing import Placing
@@ -77,8 +79,19 @@ class GroupCycles:
     policy_of_group: bool
     """Gate PodGroupPreemptionPolicy: the group states the policy of its pods."""
 
-    def run(self, entity: QueuedGroup, is_skipped: SkipPod) -> list[Assumed]:
-        """Try a group; returns the members to bind."""
+    def run(
+        self, entity: QueuedGroup, is_skipped: SkipPod
+    ) -> list[Assumed] | Coroutine[Any, Any, list[Assumed]]:
+        """Try a group; returns the members to bind, later if an extender must be asked."""
+        members = [info.pod_info.pod for info in entity]
+        extenders = next(iter(self.frameworks.values())).handle.extenders
+        if any(extender.is_interested(pod) for extender in extenders for pod in members):
+            return self._run(entity, is_skipped, self.flight)
+        return finish(self._run(entity, is_skipped, None))
+
+    async def _run(
+        self, entity: QueuedGroup, is_skipped: SkipPod, flight: FlightRecorder | None
+    ) -> list[Assumed]:
         try:
             root = self.tree(entity)
         except GroupRejected as error:
@@ -95,7 +108,9 @@ class GroupCycles:
             self.queue.attempted_group(entity, SUCCESS)
             return []
         log.info("Attempting to schedule pod group", v=3, podGroup=str(root.key))
-        results, root_status = self.decide(framework, root, started)
+        results, root_status = await self.decide(framework, root, started)
+        if flight is not None:  # the attempt was suspended, and continues here
+            await flight.reach(ATTEMPT_DECIDED, next(iter(entity)).pod_info.uid)
         assumed = [
             each for leaf in root.leaves() for each in self._submit(framework, results[leaf.key])
         ]
@@ -106,7 +121,7 @@ class GroupCycles:
         self.queue.attempted_group(entity, root_status)
         return assumed
 
-    def decide(
+    async def decide(
         self, framework: Framework, root: GroupNode, started: float
     ) -> tuple[Results, Status]:
         """What becomes of every group and member, and the root's status before preemption.
@@ -114,14 +129,14 @@ class GroupCycles:
         Only PodGroupPostFilter plugins have effects.
         """
         shared = GroupCycle()
-        results = self.placing(framework, shared).run(root)
+        results = await self.placing(framework, shared).run(root)
         root_status = results[root.key].status
         _complete(root, results, Verdict(SUCCESS))
         self.metrics.podgroup_scheduling_algorithm_duration_seconds.observe(
             framework.now() - started
         )
         if root_status.code is Code.UNSCHEDULABLE:
-            self._post_filter(framework, shared, root, results)
+            await self._post_filter(framework, shared, root, results)
         return results, root_status
 
     def placing(
@@ -229,11 +244,11 @@ class GroupCycles:
 
     # -- after placing -----------------------------------------------------------------------------
 
-    def _post_filter(
+    async def _post_filter(
         self, framework: Framework, shared: GroupCycle, root: GroupNode, results: Results
     ) -> None:
-        def place() -> tuple[Sequence[PlacedPod], Status]:
-            again = self.placing(framework, GroupCycle(), full_states=True).run(root)
+        async def place() -> tuple[Sequence[PlacedPod], Status]:
+            again = await self.placing(framework, GroupCycle(), full_states=True).run(root)
             placed = [
                 pod
                 for leaf in root.leaves()
@@ -243,7 +258,7 @@ class GroupCycles:
             return placed, again[root.key].status
 
         started = framework.now()
-        nominations, status = _run_plugins(framework, shared, root, place)
+        nominations, status = await _run_plugins(framework, shared, root, place)
         framework.point_done("PodGroupPostFilter", started, status)
         if status.is_success:
             for result in results.values():
@@ -349,18 +364,16 @@ def _complete(node: GroupNode, results: Results, parent: Verdict) -> None:
         _complete(child, results, result.verdict)
 
 
-def _run_plugins(
-    framework: Framework,
-    shared: GroupCycle,
-    root: GroupNode,
-    place: Callable[[], tuple[Sequence[PlacedPod], Status]],
-) -> tuple[Nominations | None, Status]:
+async def _run_plugins(
+    framework: Framework, shared: GroupCycle, root: GroupNode, place: PlaceGroup
+) -> GroupPostFilterAnswer:
     """Ask the PodGroupPostFilter plugins until one succeeds or rules it out."""
     reasons: list[str] = []
     plugins: Sequence[PodGroupPostFilterPlugin] = framework.at("podGroupPostFilter")
     for plugin in plugins:
         try:
-            nominations, status = plugin.pod_group_post_filter(shared, root, place)
+            answer = plugin.pod_group_post_filter(shared, root, place)
+            nominations, status = await answer if isinstance(answer, Awaitable) else answer
         except Exception as error:  # a plugin may raise anything; it fails this cycle only
             log.exception(
                 "A plugin failed", plugin=plugin.name, extensionPoint="PodGroupPostFilter"

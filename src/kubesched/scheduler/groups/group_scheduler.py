@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Any
 
 from kubesched.scheduler.groups.group_cycle import GroupCycles
 from kubesched.scheduler.groups.group_queue import GroupSchedulingQueue
 from kubesched.scheduler.groups.queued_group import QueuedGroup
-from kubesched.scheduler.scheduler import QUEUE_EMPTY, AssumedGroup, AttemptOutcome, Scheduler
+from kubesched.scheduler.scheduler import (
+    QUEUE_EMPTY,
+    AssumedGroup,
+    AttemptOutcome,
+    Scheduler,
+    Suspended,
+)
+from kubesched.scheduler.scheduling_cycle import Assumed
 
 
 class GroupScheduler(Scheduler):
@@ -28,5 +36,10 @@ class GroupScheduler(Scheduler):
         if isinstance(entity, QueuedGroup):
             if self._flight is not None:
                 self._flight.attempt(next(iter(entity)))
-            return AssumedGroup(self.groups.run(entity, self.is_to_be_skipped))
+            ran = self.groups.run(entity, self.is_to_be_skipped)
+            return AssumedGroup(ran) if isinstance(ran, list) else Suspended(_assumed(ran))
         return self._begin(entity)
+
+
+async def _assumed(members: Awaitable[list[Assumed]]) -> AssumedGroup:
+    return AssumedGroup(await members)

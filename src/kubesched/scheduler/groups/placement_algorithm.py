@@ -12,6 +12,7 @@ from kubesched.framework.runtime import Framework
 from kubesched.framework.runtime.pre_filter import PreFilterOutcome
 from kubesched.framework.status import Code, Status
 from kubesched.scheduler.algorithm import Feasible, ScheduleResult, SchedulingAlgorithm
+from kubesched.scheduler.classes import Walk, Walked
 
 
 class PlacementAlgorithm(SchedulingAlgorithm):
@@ -23,11 +24,11 @@ class PlacementAlgorithm(SchedulingAlgorithm):
             whole.random,
             parallelism=whole.parallelism,
             percentage_of_nodes_to_score=whole.percentage_of_nodes_to_score,
+            engine=whole.engine,
         )
         self.next_start = whole.next_start
         self.extenders_decide = whole.extenders_decide
-        order = whole.table.order_rows
-        self._rows = order[np.isin(order, rows)]
+        self._rows = rows[whole.table.position[rows].argsort()]
 
     def schedule(
         self, framework: Framework, state: CycleState, pod: PodInfo
@@ -35,7 +36,15 @@ class PlacementAlgorithm(SchedulingAlgorithm):
         self.table.refresh()
         if not len(self._rows):
             return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, error=NoNodesAvailable())
-        outcome = self.pre_filter(framework, state, pod)
+        pod_class = self._class_of(framework, state, pod)
+        outcome = self.pre_filter(framework, state, pod, pod_class)
+        is_kept = outcome.status is None and outcome.node_names is None
+        if self.engine is not None and pod_class is not None and is_kept:
+            count = len(self._rows)
+            walk = Walk(self._rows, self.next_start % count, self.nodes_to_find(framework, count))
+            answer = self.engine.decide(framework, state, pod, pod_class, walk)
+            if isinstance(answer, Walked):
+                return self._select_walked(answer, count)
         feasible = self.find_nodes_that_fit(framework, state, pod, outcome)
         if feasible.error is not None:
             return feasible.error

@@ -2,13 +2,15 @@
 
 "Placing" is a trial on the live tables: members are assumed and reserved so that later ones see
 them, and everything is undone, last first. What is left is a result per group, from which the
-cycle goes on.
+cycle goes on. While an extender is awaited the trial stays in the tables: the event gate is held,
+so that neither watch events nor failed bindings change them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from copy import copy
+from functools import partial
 from random import Random
 
 from kubesched.framework.cycle_state import CycleState
@@ -83,14 +85,14 @@ class Placing:
         self.trials: dict[GroupKey, list[tuple[Placement, GroupResult]]] = {}
         """What came out in each placement, of every group."""
 
-    def run(self, root: GroupNode) -> dict[GroupKey, GroupResult]:
+    async def run(self, root: GroupNode) -> dict[GroupKey, GroupResult]:
         """Results of all groups that were reached; nothing stays assumed."""
         table = self._whole.table
         table.refresh()
         undo: list[Undo] = []
         try:
             everywhere = Placement("", table.order_rows)
-            result = self._place(root, everywhere, undo)
+            result = await self._place(root, everywhere, undo)
             if result.status.is_success and not result.any_scheduled:
                 result.verdict = Verdict(group_unschedulable())
             return self.results
@@ -99,17 +101,17 @@ class Placing:
             # The walk over the nodes goes on where this one ended.
             self._cycle.algorithm.next_start = self._whole.next_start
 
-    def _place(self, node: GroupNode, within: Placement, undo: list[Undo]) -> GroupResult:
+    async def _place(self, node: GroupNode, within: Placement, undo: list[Undo]) -> GroupResult:
         if node.key.is_composite or self._by_topology:
-            result = self._place_by_topology(node, within, undo)
+            result = await self._place_by_topology(node, within, undo)
         else:
-            result = self._place_members(node, within, undo)
+            result = await self._place_members(node, within, undo)
         self.results[node.key] = result
         return result
 
     # -- placements --------------------------------------------------------------------------------
 
-    def _place_by_topology(
+    async def _place_by_topology(
         self, node: GroupNode, within: Placement, undo: list[Undo]
     ) -> GroupResult:
         """The best of the placements in which the group succeeds."""
@@ -124,7 +126,7 @@ class Placing:
             outer, self.results = self.results, {}
             trial: list[Undo] = []
             try:
-                result = self._try_placement(node, placement, trial)
+                result = await self._try_placement(node, placement, trial)
                 tried.append((result, self.results))
                 self.trials.setdefault(node.key, []).append((placement, result))
             finally:
@@ -158,13 +160,13 @@ class Placing:
             return Status(Code.UNSCHEDULABLE, ("no feasible placements found",))
         return placements
 
-    def _try_placement(
+    async def _try_placement(
         self, node: GroupNode, placement: Placement, undo: list[Undo]
     ) -> GroupResult:
         if node.key.is_composite:
-            return self._place_children(node, placement, undo)
+            return await self._place_children(node, placement, undo)
         started = self._framework.now()
-        result = self._place_members(node, placement, undo)
+        result = await self._place_members(node, placement, undo)
         metrics = self._framework.handle.metrics
         if metrics is not None and result.status.code is not Code.ERROR:
             word = "feasible" if result.status.is_success else "infeasible"
@@ -174,7 +176,7 @@ class Placing:
             metrics.placement_evaluation_duration_seconds.labels(*labels).observe(elapsed)
         return result
 
-    def _place_children(
+    async def _place_children(
         self, node: GroupNode, placement: Placement, undo: list[Undo]
     ) -> GroupResult:
         remaining, scheduled = len(node.children), 0
@@ -185,7 +187,7 @@ class Placing:
         if status.code in (Code.UNSCHEDULABLE, Code.ERROR):
             return result
         for child in node.children:
-            below = self._place(child, placement, undo)
+            below = await self._place(child, placement, undo)
             if below.status.code is Code.ERROR:
                 text = "composite pod group evaluation failed due to child error: "
                 result.verdict = Verdict(error_status(text + str(below.status.as_error())))
@@ -247,7 +249,7 @@ class Placing:
 
     # -- members -----------------------------------------------------------------------------------
 
-    def _place_members(
+    async def _place_members(
         self, node: GroupNode, placement: Placement, undo: list[Undo]
     ) -> GroupResult:
         """Try the members of a PodGroup in order, until it cannot succeed any more."""
@@ -269,8 +271,9 @@ class Placing:
         if status.code in (Code.UNSCHEDULABLE, Code.ERROR):
             return result
         trial: list[Undo] = []
+        undo.append(partial(_revert, trial))  # also if an extender's answer never comes
         for info in node.members:
-            member = self._try_member(info, algorithm, trial)
+            member = await self._try_member(info, algorithm, trial)
             result.members.append(member)
             if not member.status.is_success and not member.status.is_rejected:
                 text = f"failed to schedule other pod from a pod group: {member.status.as_error()}"
@@ -286,13 +289,11 @@ class Placing:
             status = group_unschedulable(*status.reasons)
         result.verdict = Verdict(status)
         self._whole.next_start = algorithm.next_start
-        if status.is_success:
-            undo += trial
-        else:
+        if not status.is_success:
             _revert(trial)
         return result
 
-    def _try_member(
+    async def _try_member(
         self, info: QueuedPodInfo, algorithm: SchedulingAlgorithm, undo: list[Undo]
     ) -> MemberResult:
         framework = self._framework
@@ -300,7 +301,8 @@ class Placing:
         state = CycleState()
         state.cycle, state.signature = self._scheduling_cycle, info.signature
         self._cycle.recall_nomination(info.pod_info)
-        outcome = algorithm.schedule(framework, state, info.pod_info)
+        decided = self._cycle.with_extenders(algorithm).schedule(framework, state, info.pod_info)
+        outcome = await decided if isinstance(decided, Awaitable) else decided
         self._shared.member_states[info.pod_info.uid] = state
         framework.algorithm_done(started)
         if isinstance(outcome, KeptEnd):

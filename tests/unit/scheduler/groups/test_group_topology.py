@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from random import Random
+
+import pytest
 from group_scenarios import NV, PUS, Groups
 
 from kubesched.api.scheduling_v1alpha3 import CompositePodGroup
@@ -266,3 +269,33 @@ def test_a_child_may_have_the_name_of_its_parent():  # 85
         world.pods("same", "a")
         world.settle()
         assert world.node_of("a") == "n1"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_placements_by_class_equal_full_evaluations(seed):
+    """Members that are tried in a part of the nodes share what is kept for their class."""
+
+    def play(classes: bool) -> list[object]:
+        random = Random(seed)
+        config = random.choice(("", "percentageOfNodesToScore: 40\n"))
+        told: list[object] = []
+        with Groups(gates=TOPOLOGY, config=config, classes=classes) as world:
+            for number in range(random.choice((8, 150))):
+                rack = random.choice((None, "a", "b", "c"))
+                labels = {"rack": rack} if rack else {}
+                world.node(f"n{number}", random.randint(1, 4), **labels)
+            for number in range(8):
+                count = random.randint(1, 6)
+                names = [f"g{number}-{member}" for member in range(count)]
+                wanted = {"topology": [{"key": "rack"}]} if random.random() < 0.8 else {}
+                world.group(
+                    f"g{number}", gang=random.randint(1, count), schedulingConstraints=wanted
+                )
+                cpu = random.choice((0.5, 1, 2))
+                world.pods(f"g{number}", *names, cpu=cpu, labels={"app": random.choice("xy")})
+                world.settle()
+                told += [(name, world.node_of(name), world.message(name)) for name in names]
+                told.append(world.group_says(f"g{number}"))
+        return told
+
+    assert play(classes=True) == play(classes=False)
