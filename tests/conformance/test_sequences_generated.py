@@ -1,15 +1,12 @@
 """Generated sequences: reproducible, covering every feature, limited to those asked for; differences are found, counted,
 shrunk and written out. The schedulers themselves are stood in for here; `kubesched conformance run` brings real ones."""
 
-import asyncio
 import json
-import subprocess
 from collections import Counter
 from pathlib import Path
 
 import msgspec
 import pytest
-import yaml
 
 from kubesched.app.cli.main import main
 from kubesched.base.errors import KubeschedError
@@ -26,9 +23,8 @@ from kubesched.lab.conformance.run import (
     reference_of,
     run,
 )
-from kubesched.lab.conformance.sequences import Decision, Sequence, Step
-from kubesched.lab.conformance.shrink import shrink, shrink_difference, write_case
-from kubesched.testing.control_plane import ASSETS_VARIABLE, ControlPlaneError
+from kubesched.lab.conformance.sequences import Decision
+from kubesched.testing.control_plane import ASSETS_VARIABLE
 
 DATA = Path(__file__).parent / "data"
 SINCE_VERSION_3 = ("pod-level", "resize", "extenders", "devices")
@@ -270,11 +266,9 @@ async def test_agreement_is_counted_by_feature(tmp_path):
 
 
 async def test_a_difference_that_stays_counts_against_us(tmp_path):
-    differed = []
-    report = await run(settings(tmp_path), Stages("n001", "n001"), differed=differed)
+    report = await run(settings(tmp_path), Stages("n001", "n001"))
     assert not report.is_complete
     assert [difference.seed for difference in report.differences] == ["5/0"]
-    assert [played.scenario.seed for played in differed] == ["5/0"]
     assert report.unsteady == []
     assert report.decisions.compared - report.decisions.agreed == 1
 
@@ -294,72 +288,6 @@ def test_a_run_can_be_recorded_and_replayed(tmp_path):
 
     path.write_bytes(msgspec.json.encode(written) + b"\n")
     assert main(["conformance", "golden", str(path)]) == 0
-
-
-async def test_shrinking_keeps_what_the_difference_needs():
-    scenario = sequence("shrink", 40)
-    needed = scenario.steps[7].key
-    end = [at for at, _ in scenario.decisions()][-1]
-
-    async def differs(candidate: Sequence) -> bool:
-        keys = [step.key for step in candidate.steps]
-        return needed in keys and scenario.steps[end].key == keys[-1]
-
-    smallest = await shrink(scenario, end, differs, plays=300)
-    assert {step.key for step in smallest.steps} == {needed, scenario.steps[end].key}
-    assert smallest.objects == []
-    assert not set(smallest.steps[-1].object["spec"]) & {"affinity", "tolerations"}
-
-
-async def test_shrinking_ends_when_too_much_was_tried():
-    tried = 0
-
-    async def differs(_candidate: Sequence) -> bool:
-        nonlocal tried
-        tried += 1
-        return tried == 1
-
-    scenario = sequence("shrink", 40)
-    await shrink(scenario, len(scenario.steps) - 1, differs, plays=12)
-    assert tried == 12
-
-
-async def test_shrinking_ends_when_a_stop_is_requested():
-    stop, tried = asyncio.Event(), []
-
-    async def differs(candidate: Sequence) -> bool:
-        tried.append(candidate)
-        if len(tried) == 3:
-            stop.set()
-        return True
-
-    scenario = sequence("shrink", 40)
-    smallest = await shrink(scenario, len(scenario.steps) - 1, differs, stop=stop)
-    assert len(tried) == 3
-    assert len(smallest.steps) < len(scenario.steps)
-
-
-def test_a_case_is_written_as_manifests_with_a_script(tmp_path):
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "a", "namespace": "default"},
-        "spec": {"containers": [{"name": "c", "image": "i"}]},
-    }
-    change = {"metadata": {"labels": {"x": "it's"}}}
-    scenario = Sequence([Step("create", node), Step("patch", node, change), Step("create", pod)])
-    theirs = PlayResult({2: Decision(node="n1")})
-    ours = PlayResult({2: Decision(unschedulable="no\nnode")})
-    write_case(tmp_path, scenario, first_difference(scenario, theirs, ours))
-    assert yaml.safe_load((tmp_path / "03-pod-default-a.yaml").read_text()) == pod
-    script = (tmp_path / "replay.sh").read_text()
-    assert "#     kubesched       no node" in script
-    assert script.index("create -f 01-node-n1.yaml") < script.index(
-        "create -f 03-pod-default-a.yaml"
-    )
-    subprocess.run(["sh", "-n", tmp_path / "replay.sh"], check=True)
-    assert json.loads((tmp_path / "sequence.json").read_text())["steps"][1]["patch"] == change
 
 
 @pytest.mark.parametrize(
@@ -389,72 +317,6 @@ def test_help_names_every_feature(capsys):
     assert main(["conformance", "run", "--help"]) == 0
     listed = " ".join(capsys.readouterr().out.split())
     assert f"Features: {', '.join(FEATURES)}." in listed
-
-
-def test_a_case_with_extenders_says_who_serves_them(tmp_path):
-    made = sequence("extenders", 3, ("extenders", "resources"))
-    write_case(tmp_path, made, None)
-    config = yaml.safe_load((tmp_path / "scheduler-config.yaml").read_text())
-    assert config["extenders"]
-    script = (tmp_path / "replay.sh").read_text()
-    assert "served by `kubesched conformance run` only" in script
-    subprocess.run(["sh", "-n", tmp_path / "replay.sh"], check=True)
-
-
-async def test_shrinking_leaves_out_extenders_that_are_not_needed():
-    made = next(
-        one
-        for one in (sequence(f"shrink {n}", 12, ("extenders", "resources")) for n in range(40))
-        if len(one.extenders) == 3
-    )
-    end = [at for at, _ in made.decisions()][-1]
-
-    async def differs(candidate: Sequence) -> bool:
-        configured = candidate.configuration.get("extenders", ())
-        assert len(configured) == len(candidate.extenders)
-        return any(extender.name == "x1" for extender in candidate.extenders)
-
-    smallest = await shrink(made, end, differs, plays=200)
-    # The first one stays, because it sees to it that nothing is decided at random.
-    assert [extender.name for extender in smallest.extenders] == ["x0", "x1"]
-    assert [e["urlPrefix"][-2:] for e in smallest.configuration["extenders"]] == ["x0", "x1"]
-
-
-async def test_without_its_configuration_a_sequence_has_no_other_profile():
-    scenario = sequence("shrink profiles", 30)
-    end = [at for at, _ in scenario.decisions()][-1]
-    tried = []
-
-    async def differs(candidate: Sequence) -> bool:
-        tried.append(candidate)
-        return len(candidate.steps) == end + 1
-
-    smallest = await shrink(scenario, end, differs, plays=400)
-    assert smallest.configuration == {}
-    for one in tried:
-        names = {step.object.get("spec", {}).get("schedulerName") for step in one.steps}
-        assert one.configuration or names == {None}
-
-
-async def test_what_cannot_be_played_is_no_smaller_case():
-    class Fragile(Stages):
-        async def play(self, candidate):
-            if len(candidate.steps) < 8:
-                raise ControlPlaneError("waited for a decision")
-            return await super().play(candidate)
-
-    scenario = sequence("fragile", 10)
-    stages = Fragile(*["n001"] * 200)
-    smallest = await shrink_difference(stages, await stages.play(scenario))
-    assert len(smallest.scenario.steps) == 8
-    assert smallest.difference is not None
-
-
-def test_resizes_are_written_as_kubectl_takes_them(tmp_path):
-    made = sequence("resize", 60, ("resize", "resources"))
-    write_case(tmp_path, made, None)
-    script = (tmp_path / "replay.sh").read_text()
-    assert "--subresource=resize --type=strategic -p" in script
 
 
 @pytest.mark.parametrize("seed", ["devices 0", "devices 1", "devices 2"])

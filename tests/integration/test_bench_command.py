@@ -5,9 +5,10 @@ import os
 import sys
 from pathlib import Path
 
+import msgspec
 from processes import is_running, until
 
-from kubesched.lab.benchmarking.results import Mode, decode
+from kubesched.lab.benchmarking.results import Mode, Report
 
 
 async def bench(*words):
@@ -25,7 +26,7 @@ async def bench(*words):
 async def test_workloads_of_every_sort_come_to_a_result():
     code, out, err = await bench("Basic/tiny", "Preemption/tiny", "SteadyState/tiny")
     assert code == 0, err
-    basic, preemption, steady = decode(out).results
+    basic, preemption, steady = msgspec.json.decode(out, type=Report).results
     assert [basic.pods, preemption.pods] == [100, 5]
     assert preemption.unschedulable_attempts >= 5
     assert steady.pods > 10

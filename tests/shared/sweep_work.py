@@ -36,3 +36,8 @@ def slow(folder, cell):
     (Path(folder) / f"{os.getpid()}").touch()
     time.sleep(0.05)
     return f"{cell * 7}".encode()
+
+
+def first_feasible(observation, mask):
+    """A policy for environments."""
+    return int(mask.argmax())

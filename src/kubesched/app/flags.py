@@ -260,9 +260,6 @@ class RunOptions:
         0, _LOGS, "[alpha] accepted when 0; lines are never held back", flag_types.QUANTITY
     )
 
-    dry_run: bool = _flag(
-        False, _OWN, "decide, write nothing to the cluster, and log what would have been written"
-    )
     drain_timeout: float = _flag(
         10.0, _OWN, "how long bindings under way may take once told to stop"
     )

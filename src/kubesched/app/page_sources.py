@@ -26,12 +26,13 @@ from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.insight.explain.explainer import Explainer
 from kubesched.insight.explain.model import Explanation
 from kubesched.insight.explain.selection import Selection
+from kubesched.insight.explain.sources import copier
 from kubesched.insight.page.actions import PlaygroundActions
-from kubesched.insight.page.source import Source, View, state_of_listers, view_of_state
+from kubesched.insight.page.source import Source, View, view_of_state
 from kubesched.insight.recording.reader import RecordingReader
 from kubesched.insight.recording.recorded_dependencies import Recording
 from kubesched.insight.state.cluster_state import ClusterState
-from kubesched.insight.state.memory import PretendingClient
+from kubesched.insight.state.memory import PretendingClient, state_of_listers
 from kubesched.playground.client.local import LocalApi
 from kubesched.playground.kubelet.node_templates import PlannedNode, build_node
 
@@ -164,7 +165,7 @@ async def watched_source(
                 view=View(
                     assembly=app.assembly,
                     state=lambda: state_of_listers(title, app.informers),
-                    explainer=Explainer(app.assembly),
+                    explainer=Explainer(app.assembly, copy=copier(config, gates)),
                 ),
                 config=config,
                 gates=gates,

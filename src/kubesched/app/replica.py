@@ -13,7 +13,6 @@ from typing import Any
 
 from kubesched.app.connecting import Connections
 from kubesched.app.control_thread import ControlThread, run_on
-from kubesched.app.dry_run import DryRunCalls, DryRunRecorder
 from kubesched.app.election import make_elector
 from kubesched.app.scheduler_app import SchedulerApp
 from kubesched.app.scheduling_calls import CarefulCalls
@@ -23,7 +22,6 @@ from kubesched.client.leader_election import LeaderElectionSettings, LeaderElect
 from kubesched.client.transport import Transport
 from kubesched.config.features import FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
-from kubesched.framework.handle import EventRecorder, SchedulerClient
 from kubesched.framework.registry import Registry
 from kubesched.insight.recording.recorded_dependencies import Recording
 
@@ -42,7 +40,6 @@ class Replica:
         metrics_registry: MetricsRegistry | None = None,
         clock: Clock,
         random: Random,
-        dry_run: bool = False,
         max_in_unschedulable_s: float = 300.0,
         extender_transport: Transport | None = None,
         recording: Recording | None = None,
@@ -54,17 +51,12 @@ class Replica:
         self._clock, self._random = clock, random
         self._elector: LeaderElector | None = None
         connections.may_write = self.may_write
-        calls: SchedulerClient = CarefulCalls(
-            connections.main, retries=gates.reference.bindings_are_retried
-        )
-        recorder: Callable[[str], EventRecorder] = connections.recorder
-        if dry_run:
-            calls, recorder = DryRunCalls(), lambda _scheduler_name: DryRunRecorder()
+        calls = CarefulCalls(connections.main, retries=gates.reference.bindings_are_retried)
         self.app = SchedulerApp(
             config,
             gates,
             connections.main,
-            recorder,
+            connections.recorder,
             calls=calls,
             registry=registry,
             metrics_registry=metrics_registry,

@@ -26,6 +26,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from kubesched.api.core_v1 import Pod
+from kubesched.api.yaml_nodes import Plain
 from kubesched.app import event_loop
 from kubesched.app.connecting import Connections, connections_to
 from kubesched.app.control_thread import ControlThread
@@ -61,13 +62,11 @@ from kubesched.config import features
 from kubesched.config.features import FeatureGates, Stage
 from kubesched.config.output import to_plain, to_yaml
 from kubesched.config.types import KubeSchedulerConfiguration
-from kubesched.config.yaml_nodes import Plain
 from kubesched.framework.profile import enabled_plugins
 from kubesched.framework.registry import Registry
 from kubesched.insight.recording.recorded_dependencies import Recording, open_recording
 from kubesched.insight.recording.writer import Limits
 from kubesched.plugins.registry import in_tree_registry
-from kubesched.scheduler.decisions import DecisionRing
 from kubesched.scheduler.plugin_profile import PluginProfile, plugin_costs
 from kubesched.scheduler.watchdog import LoopWatchdog
 
@@ -256,7 +255,7 @@ class SchedulerProcess:
                     _beside(control.run(watchdog.run), name="watchdog"),
                     _beside(control.run(exit_limit.enforce), name="exit limit"),
                     _served(serving, control),
-                    diagnosis(app, connections.main),
+                    diagnosis(app),
                     _beside(garbage_collection.run(app.synced), name="garbage collection"),
                 ):
                     if elected is None:
@@ -280,7 +279,6 @@ class SchedulerProcess:
             readyz=(*leading, stopping, synced),
             pods=self._pods,
             is_active=self._is_active,
-            decisions=self._decisions,
             shadows=lambda: None if self._app is None else self._app.assembly.shadows,
             plugins=self._plugin_profile,
             page=self._page_source if self._settings.options.page else None,
@@ -301,9 +299,6 @@ class SchedulerProcess:
         if self._recording is not None:
             add_recording(source, self._recording)
         return source
-
-    def _decisions(self) -> DecisionRing | None:
-        return None if self._app is None else self._app.assembly.scheduler.decisions
 
     def _plugin_profile(self) -> PluginProfile:
         if self._app is None:
@@ -367,7 +362,6 @@ class SchedulerProcess:
             metrics_registry=self._registry,
             clock=self._clock,
             random=self._random,
-            dry_run=settings.options.dry_run,
             max_in_unschedulable_s=settings.options.pod_max_in_unschedulable_pods_duration,
             recording=recording,
         )
@@ -394,8 +388,6 @@ class SchedulerProcess:
 
     async def _run_alone(self, replica: Replica) -> int:
         await self._until_stopped(replica.app, replica.run())
-        if self._settings.options.dry_run:
-            return SUCCESS
         # Upstream: a scheduler without leader election is not expected to finish, so a polite
         # signal is a failure.
         return _failed("finished without leader elect")

@@ -21,11 +21,10 @@ from typing import TYPE_CHECKING, Self
 
 from kubesched.api.core_v1 import Pod
 from kubesched.app.flags import RunOptions
-from kubesched.app.server import decisions_page, plugins_page, self_signed, shadow_page
+from kubesched.app.server import plugins_page, self_signed, shadow_page
 from kubesched.app.server.access_metrics import AccessMetrics
 from kubesched.app.server.authentication import Authenticator, TokenReviewer
 from kubesched.app.server.authorization import Authorizer
-from kubesched.app.server.decisions_page import DecisionsPage
 from kubesched.app.server.health import Check, HealthMetrics, HealthPages
 from kubesched.app.server.metrics_pages import MetricsPage, ResourcesPage
 from kubesched.app.server.pages import ConfigPage, FlagsPage, StatusPage
@@ -50,7 +49,6 @@ from kubesched.client.client_config import load_config
 from kubesched.client.pool import HttpTransport, PoolSettings
 from kubesched.client.rest import RestClient, user_agent
 from kubesched.config.output import to_plain
-from kubesched.scheduler.decisions import DecisionRing
 from kubesched.scheduler.plugin_profile import PluginProfile
 from kubesched.scheduler.shadows import Shadows
 
@@ -77,10 +75,8 @@ class Exposed:
     readyz: tuple[Check, ...]
     pods: Callable[[], Iterable[Pod]]
     is_active: Callable[[], bool]
-    decisions: Callable[[], DecisionRing | None]
-    """The last attempts; None before the scheduler exists."""
     shadows: Callable[[], Shadows | None]
-    """Profiles that decide beside live ones."""
+    """Profiles that decide beside live ones; None before the scheduler exists."""
     plugins: Callable[[], PluginProfile]
     page: Callable[[], Source | None] | None = None
     """Source of the page; None if it is not served."""
@@ -175,10 +171,7 @@ class Serving:
             clock=self._clock,
         )
         pages, prefixes = self._pages(settings, exposed)
-        decisions = DecisionsPage(exposed.decisions, authorizer, self._clock)
-        pages[decisions_page.PATH] = decisions
         pages[plugins_page.PATH] = PluginsPage(exposed.plugins)
-        prefixes = {f"{decisions_page.PATH}/": decisions, **prefixes}
         if settings.config.has_shadows:
             pages[shadow_page.PATH] = ShadowPage(exposed.shadows, authorizer)
         if exposed.page is not None:
@@ -223,7 +216,7 @@ class Serving:
             )
         prefixes: dict[str, Page] = {}
         if settings.config.enable_profiling:
-            prefixes["/debug/"] = DebugPages(self._clock, (self._scheduling_loop,))
+            prefixes["/debug/"] = DebugPages((self._scheduling_loop,))
         return pages, prefixes
 
     @property

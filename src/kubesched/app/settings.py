@@ -70,11 +70,6 @@ def complete(line: CommandLine, gates: FeatureGates) -> RunSettings:
         # accepts are found out when it is made.
         config = _with_leader_election(_with_deprecated(default_config(gates), line), line)
         ignored = ()
-    if options.dry_run:
-        # A dry run takes no lease: it must not keep the real scheduler from leading.
-        config = replace(
-            config, leader_election=replace(config.leader_election, leader_elect=False)
-        )
     return RunSettings(options=options, config=config, gates=gates, ignored_flags=ignored)
 
 

@@ -15,13 +15,12 @@ from kubesched.api import core_v1, events_v1
 from kubesched.api.core_v1 import EventSeries, EventSource, ObjectReference
 from kubesched.api.meta import ObjectMeta
 from kubesched.api.names import is_dns_1123_subdomain
-from kubesched.api.protobuf import EventTemplate, micro_time
+from kubesched.api.protobuf import event_message, micro_time
 from kubesched.api.times import format_micro_time, format_time, split_micros
 
 NOTE_LIMIT_BYTES = 1024
 """Longest note the API server accepts."""
 NOTE_CUT = " ..."
-MAX_TEMPLATES = 100
 
 EventRecord = events_v1.Event | core_v1.Event
 
@@ -29,36 +28,13 @@ EventRecord = events_v1.Event | core_v1.Event
 class Reporter:
     """The reporting component of events. Compared by identity: it is part of every key."""
 
-    __slots__ = ("_templates", "controller", "instance", "is_legacy")
+    __slots__ = ("controller", "instance", "is_legacy")
 
     def __init__(self, controller: str, instance: str, *, is_legacy: bool) -> None:
         self.controller = controller
         self.instance = instance
         self.is_legacy = is_legacy
         """Written as core/v1 events, without action and related object."""
-        self._templates: dict[tuple[str, ...], EventTemplate] = {}
-
-    def template(
-        self, type_: str, reason: str, action: str, kind: str, api_version: str, field_path: str
-    ) -> EventTemplate:
-        """The template of these events, cached because there are thousands."""
-        templates = self._templates
-        key = (type_, reason, action, kind, api_version, field_path)
-        template = templates.get(key)
-        if template is None:
-            if len(templates) >= MAX_TEMPLATES:
-                templates.clear()  # a plugin may use unlimited reasons
-            template = templates[key] = EventTemplate(
-                controller=self.controller,
-                instance=self.instance,
-                action=action,
-                reason=reason,
-                type_=type_,
-                kind=kind,
-                api_version=api_version,
-                field_path=field_path,
-            )
-        return template
 
 
 Identity = tuple[str, str, str, str, str, str, str]
@@ -128,17 +104,14 @@ class EventEntry:
         reporter, type_, reason, action, regarding, related, _ = self.key
         if reporter.is_legacy or related is not None:
             return None
-        kind, namespace, name, uid, api_version, resource_version, field_path = regarding
         note = self.note.encode()
         if len(note) > NOTE_LIMIT_BYTES:
             note = shorten_note(self.note).encode()
-        return reporter.template(type_, reason, action, kind, api_version, field_path).fill(
-            self.name,
-            namespace or "default",
-            namespace,
-            name,
-            uid,
-            resource_version,
+        return event_message(
+            (reporter.controller, reporter.instance, action, reason),
+            type_,
+            (self.name, self.namespace),
+            regarding,
             micro_time(*split_micros(self.observed)),
             note,
         )

@@ -186,15 +186,14 @@ async def test_instead_of_kube_scheduler_and_back(cluster, host):
     await cluster.bound("by-kube-scheduler")
     first = await holder(cluster, "kube-scheduler")
 
-    validate, dry_run, keep, replace, lease, ready, restore = commands(
+    validate, shadow, keep, replace, lease, ready, restore = commands(
         "deploy-instead-of-kube-scheduler"
     )
     await machine.does(validate)
-    trial, log = await machine.start(dry_run)
-    await cluster.add_pod("watched", cpu="99")
-    await says(log, "default/watched")
+    trial, log = await machine.start(shadow)
+    await says(log, "comparing with default-scheduler")
     await stopped(trial)
-    assert await holder(cluster, "kube-scheduler") == first, "a dry run takes no lease"
+    assert await holder(cluster, "kube-scheduler") == first, "a shadow takes no lease"
 
     await machine.does(keep)
     await machine.does(replace)

@@ -559,7 +559,7 @@ def rendered_chart(**values):
             {
                 "imagePullSecrets": [{"name": "pull"}],
                 "nodeSelector": {"role": "control"},
-                "extraArgs": ["--dry-run"],
+                "extraArgs": ["-v=2"],
                 "podDisruptionBudget": {"maxUnavailable": "50%"},
             },
             id="with more set",

@@ -184,21 +184,6 @@ async def test_completed_configuration_is_written_and_nothing_is_scheduled(clust
     assert written["profiles"][0]["schedulerName"] == "default-scheduler"
 
 
-async def test_a_dry_run_decides_and_writes_nothing(cluster, run):
-    await cluster.add_node("n1")
-    await cluster.add_pod("fits")
-    await cluster.add_pod("big", cpu="100")
-    scheduler = await run("--dry-run")
-    line = await scheduler.says('"Would bind pod to node"')
-    assert line.endswith('pod="default/fits" node="n1"')
-    await scheduler.says('"Would patch pod status" pod="default/big"')
-    assert (await cluster.pod("fits")).spec.node_name == ""
-    assert not (await cluster.pod("big")).status.conditions
-    leases = json.loads(await cluster.admin.get_raw("/apis/coordination.k8s.io/v1/leases"))["items"]
-    assert "kube-scheduler" not in [lease["metadata"]["name"] for lease in leases]
-    assert await scheduler.terminated() == 0
-
-
 async def test_usr2_dumps_and_compares(cluster, run):
     await cluster.add_node("n1")
     scheduler = await run(config=ALONE)

@@ -10,7 +10,6 @@ from msgspec import convert, structs
 
 from kubesched.api import codec
 from kubesched.api.resource_v1 import ResourceClaim
-from kubesched.app.dry_run import DryRunCalls, DryRunRecorder
 from kubesched.app.scheduling_calls import STATUS_TRIES, CarefulCalls, MeasuredCalls
 from kubesched.base.clock import ManualClock
 from kubesched.base.errors import (
@@ -271,23 +270,6 @@ async def test_dispatcher_metrics_tell_success_from_failure():
         ("pod_status_patch", "success"): 1,
         ("pod_binding", "error"): 1,
     }
-
-
-async def test_a_dry_run_says_what_it_would_do(caplog):
-    calls = DryRunCalls()
-    with caplog.at_level(10):
-        await calls.bind_pod(POD, "n1")
-        await calls.patch_pod_status(POD, {"status": {}})
-        await calls.delete_pod(POD)
-        assert await calls.update(POD) is POD
-        DryRunRecorder().event(POD, None, "Normal", "Scheduled", "Binding", "note")
-    assert [record.msg for record in caplog.records] == [
-        "Would bind pod to node",
-        "Would patch pod status",
-        "Would delete pod",
-        "Would update object",
-        "Would record event",
-    ]
 
 
 # -- statuses --------------------------------------------------------------------------------------

@@ -74,7 +74,6 @@ KUBE_SCHEDULER_1_36 = [
 ]
 
 OURS = {
-    "dry-run",
     "drain-timeout",
     "page",
     "record",

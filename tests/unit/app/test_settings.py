@@ -83,10 +83,6 @@ def test_a_file_that_is_not_there_is_named():
         settings("--config=/no/such/file")
 
 
-def test_a_dry_run_takes_no_lease():
-    assert settings("--dry-run", "--leader-elect").config.leader_election.leader_elect is False
-
-
 def test_feature_gates_come_from_all_uses_of_the_flag():
     options = parse(
         ["--feature-gates=GenericWorkload=true", "--feature-gates=CSIVolumeHealth=true"]

@@ -43,15 +43,6 @@ def test_legacy_events_and_events_about_two_objects_need_their_record():
         assert entry.to_protobuf() is None
 
 
-def test_templates_are_kept_in_bounds():
-    reporter = Reporter("sched", "", is_legacy=False)
-    first = reporter.template("Normal", "Why", "Doing", "Pod", "v1", "")
-    assert reporter.template("Normal", "Why", "Doing", "Pod", "v1", "") is first
-    for number in range(1000):
-        reporter.template("Normal", f"Why{number}", "Doing", "Pod", "v1", "")
-    assert len(reporter._templates) <= 100
-
-
 def test_a_name_is_given_once():
     identity = ("Pod", "ns", "not a name", "u1", "v1", "42", "")
     key = (Reporter("s", "", is_legacy=False), "Normal", "Why", "", identity, None, "")

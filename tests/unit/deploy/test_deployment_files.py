@@ -228,7 +228,7 @@ def test_the_chart_follows_its_values(chart):
         namespace="scheduling",
         replicas=3,
         image={"repository": "mirror/kubesched", "tag": "9", "pullPolicy": "Always"},
-        extraArgs=["--feature-gates=A=true", "--dry-run"],
+        extraArgs=["--feature-gates=A=true", "-v=2"],
         imagePullSecrets=[{"name": "pull"}],
         nodeSelector={"role": "control"},
         tolerations=[],
@@ -245,7 +245,7 @@ def test_the_chart_follows_its_values(chart):
     }
     assert deployment["spec"]["replicas"] == 3
     assert spec["containers"][0]["image"] == "mirror/kubesched:9"
-    assert spec["containers"][0]["args"][-2:] == ["--feature-gates=A=true", "--dry-run"]
+    assert spec["containers"][0]["args"][-2:] == ["--feature-gates=A=true", "-v=2"]
     assert spec["imagePullSecrets"] == [{"name": "pull"}]
     assert spec["nodeSelector"] == {"role": "control"}
     assert "tolerations" not in spec

@@ -37,7 +37,7 @@ CHART_VALUES = {
         "networkPolicy": {"enabled": True, "extraEgress": [{"ports": [{"port": 8888}]}]},
         "imagePullSecrets": [{"name": "pull"}],
         "nodeSelector": {"role": "control"},
-        "extraArgs": ["--dry-run"],
+        "extraArgs": ["-v=2"],
         "leaderElection": {"leaseDuration": "30s"},
     },
     "with everything off": {

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from kubesched.base.errors import KubeschedError
 
@@ -63,8 +62,8 @@ complete -c kubesched -f -a '(__kubesched)'
 """,
 }
 
-TAKES_POD = frozenset({"explain pod"})
-"""Commands whose argument is a pod name."""
+TAKES_POD = ["explain", "pod"]
+"""The command whose argument is a pod name."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -119,75 +118,36 @@ def _following(words: Sequence[str], current: str) -> Iterator[tuple[str, str]]:
     if command is None:
         yield from summaries.items()
         return
-    by_words = {node.words: node for node in walk(parser_of([command]))}
-    path: tuple[str, ...] = ()
+    parser: argparse.ArgumentParser = parser_of([command])
+    path: list[str] = []
     for word in words:
-        if (*path, word) in by_words:
-            path = (*path, word)
-    node = by_words[path]
-    for option in node.options:
-        if words[-1] in option.flags and option.takes_value:
-            yield from ((choice, "") for choice in option.choices)
+        subparser = _subparsers(parser).get(word)
+        if subparser is not None:
+            parser = subparser
+            path.append(word)
+    for action in parser._actions:
+        if words[-1] in action.option_strings and action.nargs != 0:
+            yield from ((str(choice), "") for choice in action.choices or ())
             return
-    if node.path in TAKES_POD and not current.startswith("-"):
+    if path == TAKES_POD and not current.startswith("-"):
         yield from ((name, "") for name in pod_names(words))
-    yield from node.subcommands
-    yield from ((choice, "") for choice in node.choices)
-    yield from ((flag, option.help) for option in node.options for flag in option.flags)
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """An option: its spellings, description and possible values."""
-
-    flags: tuple[str, ...]
-    help: str
-    takes_value: bool
-    choices: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CommandNode:
-    """A command, by the words that lead to it, and its possible next words."""
-
-    words: tuple[str, ...]
-    subcommands: tuple[tuple[str, str], ...]
-    options: tuple[Option, ...]
-    choices: tuple[str, ...]  # of its positional argument
-
-    @property
-    def path(self) -> str:
-        return " ".join(self.words)
-
-
-def walk(parser: argparse.ArgumentParser, words: tuple[str, ...] = ()) -> Iterator[CommandNode]:
-    """Every command below a parser, itself first."""
-    subcommands: list[tuple[str, str]] = []
-    parsers: dict[str, argparse.ArgumentParser] = {}
-    options: list[Option] = []
-    positional: list[str] = []
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            parsers |= action.choices
-            subcommands += [(choice.dest, choice.help or "") for choice in action._choices_actions]
-        elif action.option_strings:
-            if action.help != argparse.SUPPRESS:
-                options.append(_option(parser, action))
-        else:
-            positional += [str(choice) for choice in action.choices or ()]
-    yield CommandNode(words, tuple(subcommands), tuple(options), tuple(positional))
-    for name, sub in parsers.items():
-        yield from walk(sub, (*words, name))
+            yield from ((choice.dest, choice.help or "") for choice in action._choices_actions)
+        elif not action.option_strings:
+            yield from ((str(choice), "") for choice in action.choices or ())
+        elif action.help != argparse.SUPPRESS:
+            text = parser._get_formatter()._expand_help(action) if action.help else ""
+            yield from ((flag, " ".join(text.split())) for flag in action.option_strings)
 
 
-def _option(parser: argparse.ArgumentParser, action: argparse.Action) -> Option:
-    text = parser._get_formatter()._expand_help(action) if action.help else ""
-    return Option(
-        tuple(action.option_strings),
-        " ".join(text.split()),
-        action.nargs != 0,
-        tuple(str(choice) for choice in action.choices or ()),
-    )
+def _subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    return {
+        name: subparser
+        for action in parser._actions
+        if isinstance(action, argparse._SubParsersAction)
+        for name, subparser in action.choices.items()
+    }
 
 
 # -- pods ------------------------------------------------------------------------------------------

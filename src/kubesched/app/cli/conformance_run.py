@@ -21,7 +21,7 @@ from kubesched.app.cli.records import fields, write_record
 if TYPE_CHECKING:
     from kubesched.app.cli.parsing import Subparsers
     from kubesched.lab.conformance.comparison import Tally
-    from kubesched.lab.conformance.run import ConformanceSettings, Difference, Played, RunReport
+    from kubesched.lab.conformance.run import ConformanceSettings, Difference, RunReport
     from kubesched.lab.conformance.sequences import Sequence
 
 _DESCRIPTION = """\
@@ -30,10 +30,10 @@ fresh control plane of its own, and compare every decision: the node chosen, tie
 unschedulable message, nominated node and victims, and where all pods are in the end.
 
 Needs etcd and kube-apiserver (setup-envtest installs them) and kube-scheduler (part of the server
-binaries of a Kubernetes release) in one folder. The same seed gives the same sequences. A sequence
-with a difference is shrunk to a small one and written out as manifests with a script that replays
-it with kubectl. Without the programs, and without options that say what to generate, the answers
-recorded from a kube-scheduler that come with this program are compared instead.
+binaries of a Kubernetes release) in one folder. The same seed gives the same sequences, and what
+--record wrote is played again in memory by 'kubesched conformance golden'. Without the programs,
+and without options that say what to generate, the answers recorded from a kube-scheduler that come
+with this program are compared instead.
 
 Features: resources, node-affinity, taints, pod-affinity, topology-spread, default-spread, ports,
 images, priorities, gates, volumes, profiles, changes, pod-level, resize, extenders, devices. With
@@ -55,9 +55,7 @@ _OPTIONS = """
 --assets DIR {=}       the programs (default: $KUBEBUILDER_ASSETS)
 --reference-version V {|1.37|1.36}  what to stand in for (default: what kube-scheduler says it is)
 --record FILE          append kube-scheduler's decisions to this recording
---cases DIR {=conformance-cases}  where to write shrunk differences
 --time-limit MINUTES {positive}  begin no sequence after this time (default: none)
---no-shrink            report differences as they are
 """
 _DEFAULTS = {"sequences": 10, "pods": 150, "seed": 1, "first": 0, "features": "", "record": None}
 """Defaults of the options that control generation."""
@@ -131,7 +129,6 @@ async def _run(settings: ConformanceSettings, args: argparse.Namespace) -> RunRe
     from kubesched.lab.conformance.run import reference_of, run, stages, version_of
     from kubesched.lab.conformance.sequences import GROUPS
 
-    differed: list[Played] = []
     stop = _stop_on_signals()
     version = await version_of(settings.assets)
     reference = args.reference_version or reference_of(version)
@@ -140,20 +137,8 @@ async def _run(settings: ConformanceSettings, args: argparse.Namespace) -> RunRe
         settings.assets, settings.folder, reference, with_groups=with_groups
     ) as on_stage:
         with _progress(settings.sequences) as progress, _recorder(args.record) as record:
-            report = await run(
-                settings, on_stage, stop=stop, progress=progress, record=record, differed=differed
-            )
-        report.kube_scheduler, report.reference_version = version, reference
-        if not args.no_shrink:
-            from kubesched.lab.conformance.shrink import MAX_PLAYS, shrink_difference, write_case
-
-            for played in differed:
-                seed = str(played.scenario.seed)
-                print(f"shrinking sequence {seed}: up to {MAX_PLAYS} plays", file=sys.stderr)
-                smallest = await shrink_difference(on_stage, played, stop=stop)
-                name = f"seed-{seed.replace('/', '-')}"
-                write_case(Path(args.cases) / name, smallest.scenario, smallest.difference)
-                print(f"case written to {Path(args.cases) / name}", file=sys.stderr)
+            report = await run(settings, on_stage, stop=stop, progress=progress, record=record)
+    report.kube_scheduler, report.reference_version = version, reference
     return report
 
 

@@ -24,10 +24,9 @@ nothing has been shown.
 
 RECORDING is the folder of 'kubesched run --record DIR'; without --config it is played as it was,
 and beside other configurations it is a column of its own. TRACE is the files of Alibaba's openb
-trace (nodes and pods, CSV), of Google's Borg trace of 2019 (machine and instance events, JSON lines
-or CSV), or a Kubernetes audit log (JSON lines; --from for the nodes that were there before). Files
-may be packed with gzip; a folder stands for its files. The word 'sample' stands for a day of 200
-nodes and 5,000 pods that is made for the occasion.
+trace (nodes and pods, CSV) or of Google's Borg trace of 2019 (machine and instance events, JSON
+lines or CSV). Files may be packed with gzip; a folder stands for its files. The word 'sample'
+stands for a day of 200 nodes and 5,000 pods that is made for the occasion.
 
 With --verify, every decision of a recording is compared with the logged one instead. A decision
 that comes out differently is a defect of kubesched, or of a plugin that reads something outside of
@@ -44,7 +43,6 @@ trace RECORDING|TRACE {+}  the folder of a recording, or files
 --verify             compare every decision of a recording with the logged one
 --seeds N {positive=1}  play N seeds
 --seed N {number}    the first seed (default: 0, or the recording's)
---from FILE {*}      objects that exist when an audit log begins: a dump or a snapshot
 """
 _CONFIGS = """
 --config [NAME=]FILE {*}  a scheduler configuration to play; 'default' for the defaults, 'own' for a
@@ -73,9 +71,11 @@ def main(args: argparse.Namespace) -> int:
 
 def _compare(args: argparse.Namespace) -> int:
     from kubesched.app.cli.replay_tables import print_report
+    from kubesched.lab.traces.reading import read_trace
     from kubesched.lab.traces.report import to_json
 
-    trace = _trace(args)
+    _import_plugins(args)
+    trace = read_trace(args.trace)
     for note in trace.state.notes:
         print(f"note: {note}", file=sys.stderr)
     report = _play(args, trace)
@@ -84,18 +84,6 @@ def _compare(args: argparse.Namespace) -> int:
     else:
         print_report(report)
     return 1 if report.failed else 0
-
-
-def _trace(args: argparse.Namespace) -> Trace:
-    from kubesched.lab.traces.reading import read_trace
-
-    state = None
-    _import_plugins(args)
-    if args.from_:
-        from kubesched.insight.state.dumps import load_dumps
-
-        state = load_dumps(args.from_)
-    return read_trace(args.trace, state)
 
 
 def _import_plugins(args: argparse.Namespace) -> None:

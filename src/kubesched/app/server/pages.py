@@ -9,13 +9,13 @@ from random import Random
 from time import gmtime, strftime
 from typing import Final
 
+from kubesched.api.yaml_nodes import Plain
 from kubesched.app.server.requests import PageRequest, accepted_types
 from kubesched.app.server.responses import json_body, not_acceptable, rendered, text
 from kubesched.base.clock import Clock
 from kubesched.base.http_server.messages import Response
 from kubesched.config.output import to_yaml
 from kubesched.config.versions import Versions
-from kubesched.config.yaml_nodes import Plain
 
 COMPONENT: Final = "kube-scheduler"
 WARNING: Final = (

@@ -1,7 +1,7 @@
 """/debug/shadow: what shadow profiles would have decided, as `kubesched shadow report` reads it.
 
-As on /debug/decisions, pods and reasons are shown only for namespaces in which the client may list
-pods.
+Pods and reasons are shown only for namespaces in which the client may list pods (one
+SubjectAccessReview per namespace, cached).
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kubesched.app.server.authorization import Authorizer, ReviewFailed
-from kubesched.app.server.decisions_page import Readable
 from kubesched.app.server.requests import PageRequest
 from kubesched.app.server.responses import error_text, json_body
+from kubesched.app.server.users import User
 from kubesched.base.http_server.messages import Response
 from kubesched.scheduler.shadows import Shadows
 
 PATH: Final = "/debug/shadow"
+MAX_NAMESPACES: Final = 64
+"""Reviews per request; pods of further namespaces are shown without names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +44,26 @@ class ShadowPage:
         except ReviewFailed as error:
             return error_text(f"permissions cannot be checked: {error}", 500)
         return json_body({"shadows": reports}, indent=2 if request.pretty else None)
+
+
+class Readable:
+    """Namespaces in which a client may list pods: all, or checked one by one."""
+
+    def __init__(self, authorizer: Authorizer, user: User) -> None:
+        self._authorizer = authorizer
+        self._user = user
+        self._known: dict[str, bool] = {}
+
+    async def __call__(self, namespace: str) -> bool:
+        if await self._may_list(""):
+            return True
+        if namespace not in self._known and len(self._known) > MAX_NAMESPACES:
+            return False
+        return await self._may_list(namespace)
+
+    async def _may_list(self, namespace: str) -> bool:
+        known = self._known.get(namespace)
+        if known is None:
+            decision = await self._authorizer.may_list_pods(self._user, namespace)
+            known = self._known[namespace] = decision.allowed
+        return known

@@ -6,5 +6,4 @@ templates        manifests with Go template actions
 core_mode        runs workloads through the decision core, without an API server
 end_to_end       runs workloads against a control plane
 results          result records; `summary` compares them
-call_counts      machine-independent measures for continuous integration
 """

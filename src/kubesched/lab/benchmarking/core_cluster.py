@@ -30,6 +30,13 @@ from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.framework.extenders import Extender
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.insight.recording.recorded_dependencies import Recording, recorded_dependencies
+from kubesched.insight.state.claim_controller import (
+    claim_statuses,
+    existing_claims,
+    generated_claim,
+    release_claims,
+    template_entries,
+)
 from kubesched.insight.state.stepped_cluster import SteppedCluster
 from kubesched.lab.benchmarking.templates import Manifest
 from kubesched.playground.registry.patching.merge_patch import apply_merge_patch
@@ -37,13 +44,6 @@ from kubesched.playground.resources.strategies import STRATEGIES
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.scheduler.factory import Dependencies, no_extenders
 from kubesched.scheduler.scheduling_cycle import Assumed
-from kubesched.testing.claim_controller import (
-    claim_statuses,
-    existing_claims,
-    generated_claim,
-    release_claims,
-    template_entries,
-)
 from kubesched.testing.volume_controller import bound_to, made_for, wants_volume
 
 PACE_S = 0.001

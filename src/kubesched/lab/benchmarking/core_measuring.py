@@ -18,11 +18,7 @@ from kubesched.lab.benchmarking.results import (
     ProcessUse,
     RunResult,
     percentiles,
-    sampled,
 )
-
-INTERVALS = 20
-"""Throughput samples per measurement, which lasts fractions of a second here."""
 
 PARTS = {
     "Enqueue": ("PreEnqueue", "Sign"),
@@ -62,7 +58,7 @@ class Measurement:
         self.enqueued = 0
         self.enqueue_s = 0.0
         self.unschedulable = 0
-        self.bound_at_s: list[float] = []
+        self.pods = 0
         self._cpu_s = 0.0
         self._wall_s = 0.0
         self._cpu_began = 0.0
@@ -79,15 +75,14 @@ class Measurement:
         if self._namespaces and pod.metadata.namespace not in self._namespaces:
             return
         if has_labels(pod, self._labels):
-            self.bound_at_s.append(self._wall_s + perf_counter() - self._wall_began)
+            self.pods += 1
 
     def result(
         self, workload: str, nodes: int, *, classes: bool, repeat: int, threshold: float | None
     ) -> RunResult:
-        pods, wall_s = len(self.bound_at_s), max(self._wall_s, 1e-9)
+        pods, wall_s = self.pods, max(self._wall_s, 1e-9)
         # On a shared machine, CPU time approximates the duration of an undisturbed run.
         scale = self._cpu_s / wall_s
-        series = sampled([at * scale for at in self.bound_at_s], self._cpu_s / INTERVALS)
         decision_s = sum(self.decisions_s)
         contestant = Contestant.KUBESCHED if classes else Contestant.KUBESCHED_NO_CLASSES
         return RunResult(
@@ -100,8 +95,6 @@ class Measurement:
             seconds=self._cpu_s,
             pods_per_s=pods / self._cpu_s if self._cpu_s else 0.0,
             decisions_per_s=len(self.decisions_s) / decision_s if decision_s else 0.0,
-            throughput=percentiles(sample.pods_per_s for sample in series),
-            series=series,
             decision_us=percentiles(seconds * 1e6 for seconds in self.decisions_s),
             decision_cpu=self._decision_cpu(pods),
             phases=tuple(self._phases(wall_s, scale)),

@@ -10,18 +10,17 @@ import math
 import os
 import platform
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from enum import StrEnum
 
 import msgspec
 
 from kubesched.api.meta import Record
-from kubesched.base.errors import KubeschedError
 from kubesched.base.version import __version__
 from kubesched.scheduler.plugin_profile import PluginCost
 
 SCHEMA_VERSION = 1
-"""Version of the JSON file; readers reject unknown versions."""
+"""Version of the JSON file."""
 
 
 class Mode(StrEnum):
@@ -47,14 +46,6 @@ class Percentiles(Record):
     p90: float
     p95: float
     p99: float
-
-
-class Sample(Record):
-    """Throughput over one interval of the measured time."""
-
-    at_s: float
-    """End of the interval, from the start of the measurement."""
-    pods_per_s: float
 
 
 class Phase(Record):
@@ -103,8 +94,6 @@ class EndToEnd(Record):
     """From the last binding to the last event written."""
     pods_per_s_with_events: float = 0.0
     """Pods per second, including the time for writing the events."""
-    longest_pause_s: float = 0.0
-    """Longest time without a binding."""
     seen_ms: Percentiles | None = None
     """From sending a pod's creation to its binding in a watch."""
     etcd: ProcessUse | None = None
@@ -133,9 +122,6 @@ class RunResult(Record):
     pods_per_s: float = 0.0
     decisions_per_s: float = 0.0
     """Core: attempts per second of attempt time, without enqueueing and binding."""
-    throughput: Percentiles | None = None
-    """Over the samples, in pods per second."""
-    series: tuple[Sample, ...] = ()
     decision_us: Percentiles | None = None
     """Core: one attempt, from the pop to the assumed pod."""
     decision_cpu: DecisionCpu | None = None
@@ -219,44 +205,6 @@ def percentiles(values: Iterable[float]) -> Percentiles | None:
     )
 
 
-def sampled(times_s: Sequence[float], interval_s: float = 1.0) -> tuple[Sample, ...]:
-    """Pods per second over equal intervals, from sorted scheduling times that start at 0."""
-    if not times_s or times_s[-1] <= 0:
-        return ()
-    end_s = times_s[-1]
-    step = min(interval_s, end_s)
-    samples: list[Sample] = []
-    done, at = 0, 0.0
-    while at < end_s:
-        until = min(at + step, end_s)
-        count = done
-        while count < len(times_s) and (times_s[count] <= until or until >= end_s):
-            count += 1
-        # A last interval that is much shorter would look like a peak or a gap.
-        if until - at >= step / 2:
-            samples.append(Sample(at_s=until, pods_per_s=(count - done) / (until - at)))
-        done, at = count, until
-    return tuple(samples)
-
-
 def encode(report: Report) -> bytes:
     """Encode as JSON."""
     return msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n"
-
-
-def decode(data: bytes, source: str = "") -> Report:
-    """Decode a JSON report.
-
-    Raises:
-        KubeschedError: the data is not a report, or has another version.
-    """
-    prefix = f"{source}: " if source else ""
-    try:
-        report = msgspec.json.decode(data, type=Report)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise KubeschedError(f"{prefix}not a benchmark report: {error}") from None
-    if report.schema_version != SCHEMA_VERSION:
-        raise KubeschedError(
-            f"{prefix}schema version {report.schema_version} is not {SCHEMA_VERSION}"
-        )
-    return report

@@ -108,36 +108,6 @@ def against(
     return ratios
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """The same workload and contestant in two reports."""
-
-    before: Summary
-    after: Summary
-
-    @property
-    def throughput(self) -> float:
-        """After divided by before."""
-        return _divided(self.after.pods_per_s, self.before.pods_per_s) or 0.0
-
-    @property
-    def cpu(self) -> float | None:
-        return _divided(self.after.cpu_ms_per_pod, self.before.cpu_ms_per_pod)
-
-    @property
-    def is_noise(self) -> bool:
-        """Whether the ranges of repetitions overlap, so the change is not significant."""
-        old = [run.pods_per_s for run in self.before.runs]
-        new = [run.pods_per_s for run in self.after.runs]
-        return min(new) <= max(old) and min(old) <= max(new)
-
-
-def changes(before: Sequence[Summary], after: Sequence[Summary]) -> list[Change]:
-    """Changes for keys in both reports, in the order of `after`."""
-    old = {summary.key: summary for summary in before}
-    return [Change(old[summary.key], summary) for summary in after if summary.key in old]
-
-
 def _sli_p99(summary: Summary) -> float | None:
     return summary.median(lambda run: run.sli_ms.p99 if run.sli_ms else None)
 

@@ -15,8 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from kubesched.api.yaml_nodes import Node, Plain, is_json, parse, to_plain
 from kubesched.base.errors import ConfigError, FieldProblem
-from kubesched.config.yaml_nodes import Node, Plain, is_json, parse, to_plain
 
 Manifest = dict[str, Any]
 Value = Plain

@@ -17,10 +17,10 @@ from typing import TypeGuard, TypeVar
 from msgspec import structs
 
 from kubesched.api.meta import Record
+from kubesched.api.yaml_nodes import Mapping, Node, Scalar, Sequence, from_plain, is_json, parse
 from kubesched.base.errors import ConfigError, FieldProblem
 from kubesched.config.features import NOT_IMPLEMENTED
 from kubesched.config.schema import RawArgs, decode_args
-from kubesched.config.yaml_nodes import Mapping, Node, Scalar, Sequence, from_plain, is_json, parse
 from kubesched.lab.benchmarking import operations as ops
 from kubesched.lab.benchmarking.templates import Value, load_template
 

@@ -10,5 +10,4 @@ replay       our decisions for a sequence, in memory
 golden       evaluates whole files
 generate     random clusters and pods (`generate`) and sequences (`generate_sequence`)
 play, run    plays sequences on real control planes, to kube-scheduler and to this scheduler
-shrink       reduces a difference to a minimal case, written as manifests
 """

@@ -14,8 +14,7 @@ from kubesched.api.resource_v1 import ResourceClaim
 from kubesched.base.errors import NotFound
 from kubesched.client.patch import merge_patch, strategic_merge_patch
 from kubesched.client.rest import RestClient
-from kubesched.lab.conformance.sequences import Json, Sequence
-from kubesched.testing.claim_controller import (
+from kubesched.insight.state.claim_controller import (
     FINISHED,
     claim_statuses,
     claims_of,
@@ -26,6 +25,7 @@ from kubesched.testing.claim_controller import (
     template_entries,
     without_stale_reservations,
 )
+from kubesched.lab.conformance.sequences import Json, Sequence
 
 _AT_ONCE = DeleteOptions(grace_period_seconds=0, propagation_policy="Background")
 

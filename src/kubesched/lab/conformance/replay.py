@@ -21,6 +21,7 @@ from kubesched.client.patch import MERGE_PATCH, Patch
 from kubesched.client.rest import RestClient
 from kubesched.client.transport import Request, Response
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
+from kubesched.insight.state.claim_controller import FINISHED
 from kubesched.insight.state.cluster import Cluster
 from kubesched.insight.state.virtual_loop import VirtualLoop
 from kubesched.lab.conformance.extender_server import ExtenderServer
@@ -32,7 +33,6 @@ from kubesched.playground.apimachinery.schema.table import type_of_kind
 from kubesched.playground.registry.binding import TOPOLOGY_LABELS
 from kubesched.playground.registry.patching.merge_patch import apply_merge_patch
 from kubesched.playground.registry.patching.strategic import apply_strategic_patch
-from kubesched.testing.claim_controller import FINISHED
 from kubesched.testing.control_plane import ControlPlaneError
 
 CONFIGURATION: Json = {

@@ -242,9 +242,8 @@ async def run(
     stop: asyncio.Event | None = None,
     progress: Callable[[RunReport], None] = lambda _report: None,
     record: Callable[[Sequence], None] = lambda _sequence: None,
-    differed: list[Played] | None = None,
 ) -> RunReport:
-    """Play all sequences, or until `stop` is set; append those with a difference to `differed`."""
+    """Play all sequences, or until `stop` is set."""
     report = RunReport()
     loop = asyncio.get_running_loop()
     deadline = loop.time() + settings.time_limit_s
@@ -258,8 +257,6 @@ async def run(
         record(recorded(played))
         if played.difference is not None:
             report.differences.append(played.difference)
-            if differed is not None:
-                differed.append(played)
         progress(report)
     return report
 

@@ -102,6 +102,13 @@ def _set_up(blob: bytes) -> None:
     _shared = pickle.loads(blob)
 
 
+def _blob(shared: object) -> bytes:
+    try:
+        return pickle.dumps(shared)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise ExecutorError(f"other processes need names that they can import: {error}") from None
+
+
 def _in_worker(work: Work, index: int, cell: object) -> Done:
     return _attempt(work, _shared, index, cell)
 
@@ -113,7 +120,7 @@ class LocalProcesses(Executor):
         self._workers = workers
 
     def run(self, work: Work, shared: object, cells: Sequence[object]) -> Iterator[Done]:
-        blob = pickle.dumps(shared)
+        blob = _blob(shared)
         left = dict(enumerate(cells))
         failures = 0
         while left:
@@ -169,7 +176,7 @@ class Dask(Executor):
         self._workers = workers
 
     def run(self, work: Work, shared: object, cells: Sequence[object]) -> Iterator[Done]:
-        blob = pickle.dumps(shared)
+        blob = _blob(shared)
         distributed = _distributed()
         with self._client(distributed) as client:
             # A copy on every worker, so that losing a worker loses nothing.

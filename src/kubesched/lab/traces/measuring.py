@@ -15,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kubesched.api.core_v1 import Pod
-from kubesched.insight.planning.drain import is_daemon
-from kubesched.insight.planning.replacements import is_mirror
+from kubesched.insight.state.replacements import is_daemon, is_mirror
 from kubesched.lab.traces.fragmentation import GpuFragmentation, plain
 from kubesched.lab.traces.outcome import Outcome, Series, Waits
 from kubesched.scheduler.factory import Assembly

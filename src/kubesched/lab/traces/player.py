@@ -27,10 +27,12 @@ from kubesched.base.clock import ManualClock
 from kubesched.config.defaults import without_extenders
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration, Plugin, Plugins
+from kubesched.framework.pod_status import REASON_SCHEDULER_ERROR
 from kubesched.framework.registry import Registry
-from kubesched.insight.planning.drain import pods_on
-from kubesched.insight.planning.world import PlannedCluster
+from kubesched.insight.state.claim_controller import FINISHED, existing_claims, released
 from kubesched.insight.state.collector import collector_paused
+from kubesched.insight.state.planned_cluster import PlannedCluster
+from kubesched.insight.state.replacements import pods_on
 from kubesched.lab.traces.fragmentation import GpuFragmentation
 from kubesched.lab.traces.gpu_share import PLUGIN, GpuLedger, gpu_share_with
 from kubesched.lab.traces.measuring import Meter
@@ -47,7 +49,6 @@ from kubesched.lab.traces.trace import (
     Turn,
 )
 from kubesched.plugins.registry import in_tree_registry
-from kubesched.testing.claim_controller import FINISHED, existing_claims, released
 
 PAUSE_S = 5.0
 """If the next turn is further away, the recorded scheduler was idle and the replay runs freely."""
@@ -293,7 +294,20 @@ class _Player:
             meter.evictions += world.recorded_calls.evictions
         notes = [f"left out, as the scheduler would: {problem}" for problem in world.problems]
         notes += self._model_notes()
+        notes += self._errors()
         return meter.outcome(self._cell.name, self._cell.seed, notes)
+
+    def _errors(self) -> list[str]:
+        """Pods whose last attempt ended in an error, such as an exception of a plugin."""
+        failed = [
+            f"{key_of(pod.metadata)}: {condition.message}"
+            for pod in self._world.objects(Pod)
+            for condition in pod.status.conditions or ()
+            if not pod.spec.node_name and condition.reason == REASON_SCHEDULER_ERROR
+        ]
+        if not failed:
+            return []
+        return [f"{self._cell.name}: attempts of {len(failed)} pods failed, such as {failed[0]}"]
 
     def _model_notes(self) -> list[str]:
         """Of a recording: what the model omits, and its accuracy under the recorded settings."""

@@ -11,8 +11,7 @@ from os import PathLike
 from pathlib import Path
 
 from kubesched.insight.recording.segments import RecordingError
-from kubesched.insight.state.cluster_state import ClusterState
-from kubesched.lab.traces import audit, borg, openb, recorded
+from kubesched.lab.traces import borg, openb, recorded
 from kubesched.lab.traces.rows import columns_of, read_text
 from kubesched.lab.traces.sample import sample_trace
 from kubesched.lab.traces.trace import Trace, TraceError
@@ -22,10 +21,8 @@ SAMPLE = "sample"
 _SUFFIXES = (".csv", ".json", ".jsonl", ".log")
 
 
-def read_trace(paths: Sequence[str], state: ClusterState | None = None) -> Trace:
+def read_trace(paths: Sequence[str]) -> Trace:
     """Read a trace from its files, or a recording from its folder; `sample` is a made one.
-
-    `state` is the cluster at the beginning of an audit log.
 
     Raises:
         TraceError, RecordingError: it cannot be read; with file, line and reason.
@@ -34,30 +31,22 @@ def read_trace(paths: Sequence[str], state: ClusterState | None = None) -> Trace
         return sample_trace()
     if len(paths) == 1 and Path(paths[0]).is_dir():
         try:
-            trace = recorded.read(paths[0])
+            return recorded.read(paths[0])
         except RecordingError as error:
             if "no recording there" not in str(error):
                 raise
-        else:
-            _refuse_state("recording", state)
-            return trace
     files = [file for path in paths for file in _files(path)]
     kinds = {path: _kind(path) for path in files}
     formats = {kind.partition(" ")[0] for kind in kinds.values()}
     if len(formats) > 1:
         listed = ", ".join(f"{path} ({kind})" for path, kind in kinds.items())
         raise TraceError(f"these files are not of one trace: {listed}")
-    _refuse_state(next(iter(formats)), state)
-    match next(iter(formats)):
-        case "openb":
-            return openb.read(_one(kinds, "openb nodes"), _one(kinds, "openb pods"))
-        case "borg":
-            machines = _all(kinds, "borg machines")
-            if not machines:
-                raise TraceError(f"{files[0]}: the machine events are missing")
-            return borg.read(machines, _all(kinds, "borg instances"))
-        case _:
-            return audit.read(files, state)
+    if formats == {"openb"}:
+        return openb.read(_one(kinds, "openb nodes"), _one(kinds, "openb pods"))
+    machines = _all(kinds, "borg machines")
+    if not machines:
+        raise TraceError(f"{files[0]}: the machine events are missing")
+    return borg.read(machines, _all(kinds, "borg instances"))
 
 
 def load_trace(*paths: str | PathLike[str]) -> Trace:
@@ -69,11 +58,6 @@ def load_trace(*paths: str | PathLike[str]) -> Trace:
     if not paths:
         raise TraceError("a trace has at least one file")
     return read_trace([str(path) for path in paths])
-
-
-def _refuse_state(found: str, state: ClusterState | None) -> None:
-    if found != "audit" and state is not None:
-        raise TraceError(f"--from is for audit logs; this is {found}")
 
 
 def _files(path: str) -> list[str]:
@@ -105,8 +89,7 @@ def _kind(path: str) -> str:
     if borg.is_machine_table(columns):
         return "borg machines"
     raise TraceError(
-        f"{path}:1: not a trace that is known (openb, borg, audit); "
-        f"its first line is {first[:80]!r}"
+        f"{path}:1: not a trace that is known (openb, borg); its first line is {first[:80]!r}"
     )
 
 
@@ -115,15 +98,12 @@ def _kind_of_json(path: str, line: str) -> str:
         value = json.loads(line)
     except ValueError as error:
         raise TraceError(f"{path}:1: not valid JSON: {error}") from None
-    if audit.is_audit_event(value):
-        return "audit"
     if borg.is_instance_table(list(value)):
         return "borg instances"
     if borg.is_machine_table(list(value)):
         return "borg machines"
     raise TraceError(
-        f"{path}:1: neither an audit event nor a row of the Borg trace; "
-        f"its fields are {', '.join(value)[:80]}"
+        f"{path}:1: not a row of the Borg trace; its fields are {', '.join(value)[:80]}"
     )
 
 

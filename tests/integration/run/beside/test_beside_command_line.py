@@ -34,7 +34,6 @@ async def test_every_flag_has_kube_schedulers_name_and_default(programs):
     assert len(theirs) > 60
     assert {name: ours.pop(name) for name in list(ours) if name not in theirs} == {
         "drain-timeout": "10s",
-        "dry-run": "false",
         "page": "false",
         "record": "",
         "record-limit": "1073741824",

@@ -109,7 +109,6 @@ def _same_delimiter(text):
 
 OWN_FLAGS = (
     "config",
-    "dry-run",
     "drain-timeout",
     "page",
     "record",

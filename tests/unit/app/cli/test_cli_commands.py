@@ -9,8 +9,9 @@ import itertools
 import re
 from pathlib import Path
 
+from command_tree import walk
+
 from kubesched.app.cli import main as cli
-from kubesched.app.cli.completion import walk
 
 PAGE = Path(__file__).parents[4] / "docs" / "reference" / "cli.md"
 WITHOUT_VERB = {"shadow"}

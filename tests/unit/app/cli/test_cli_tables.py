@@ -114,28 +114,27 @@ def printing(name: str, folder: Path) -> Callable[[], object]:
     return OTHERS[name](folder)
 
 
+def _read(report: bytes):
+    from kubesched.lab.benchmarking.results import Report
+
+    return msgspec.json.decode(report, type=Report)
+
+
 def bench_run(folder: Path) -> Callable[[], object]:
     """The report of one run, shown again and again: figures differ from run to run."""
     from kubesched.app.cli.bench_run import show
-    from kubesched.lab.benchmarking.results import decode
 
-    return lambda: show(decode(_bench_report(folder).read_bytes()), is_phases=True)
+    return lambda: show(_read(_bench_report(folder).read_bytes()), is_phases=True)
 
 
 def bench_against(folder: Path) -> Callable[[], object]:
     from kubesched.app.cli.bench_run import show
-    from kubesched.lab.benchmarking.results import decode
 
     text = _bench_report(folder).read_text()
     theirs = json.loads(text.replace('"kubesched"', '"kube-scheduler"'))
     report = json.loads(text)
     report["results"] += theirs["results"]
-    return lambda: show(decode(json.dumps(report).encode()), is_phases=False)
-
-
-def bench_compare(folder: Path) -> Callable[[], object]:
-    path = str(_bench_report(folder))
-    return lambda: main(["bench", "compare", path, path])
+    return lambda: show(_read(json.dumps(report).encode()), is_phases=False)
 
 
 def _bench_report(folder: Path) -> Path:
@@ -198,6 +197,25 @@ def explain_podgroup(folder: Path) -> Callable[[], object]:
     return lambda: print_pod_group(told)
 
 
+def explain_devices(folder: Path) -> Callable[[], object]:
+    from device_worlds import GPU, attribute, gpus, held, node, pod
+    from dra_objects import claim, exactly
+    from explaining import explain
+
+    from kubesched.app.cli.explain_tables import print_pod
+
+    selector = f'{attribute("model")} in ["h100", "a100"]'
+    wanted = claim("large-training-claim", exactly("accelerators", 2, selectors=[selector]))
+    nodes = [each for i in range(3) for each in (node(NODE.format(i)), gpus(NODE.format(i), 2))]
+    using = held(
+        "other", (NODE.format(0), "gpu-0"), (NODE.format(1), "gpu-1"), pods=[POD.format(1)]
+    )
+    others = [held(f"h{i}", (NODE.format(2), f"gpu-{i}"), pods=["x"]) for i in range(2)]
+    told = explain(pod("p", "large-training-claim"), wanted, GPU, *nodes, using, *others, fix=True)
+    assert told.devices[0].holders
+    return lambda: print_pod(told, wide=False)
+
+
 def conformance_upstream(folder: Path) -> Callable[[], object]:
     from kubesched.app.cli.conformance_upstream import print_findings
     from kubesched.lab.conformance.upstream import Fact, Finding
@@ -246,9 +264,8 @@ def _costs():
 
 def bench_plugins(folder: Path) -> Callable[[], object]:
     from kubesched.app.cli.bench_run import print_plugins
-    from kubesched.lab.benchmarking.results import decode
 
-    results = decode(_bench_report(folder).read_bytes()).results
+    results = _read(_bench_report(folder).read_bytes()).results
     return lambda: print_plugins([msgspec.structs.replace(results[0], plugins=_costs())])
 
 
@@ -309,10 +326,10 @@ OTHERS = {
     "explain attempts": attempts,
     "bench run": bench_run,
     "bench against": bench_against,
-    "bench compare": bench_compare,
     "conformance run": conformance,
     "conformance golden": conformance_golden,
     "explain podgroup": explain_podgroup,
+    "explain devices": explain_devices,
     "conformance upstream": conformance_upstream,
     "replay": replay,
     "up --demo": demonstration,

@@ -13,7 +13,6 @@ from kubesched.app.server.metrics_pages import MetricsPage
 from kubesched.app.server.profiling import DebugPages
 from kubesched.app.server.responses import text
 from kubesched.app.server.trust import Trust
-from kubesched.base.clock import SystemClock
 from kubesched.base.errors import ServerError
 from kubesched.base.http_server.messages import Response
 from kubesched.base.metrics import MetricsRegistry
@@ -153,7 +152,7 @@ async def test_a_page_is_compressed_for_those_who_can_read_it(serve, admin, trus
 
 
 async def test_a_body_beyond_the_limit_is_refused(serve, admin, trust):
-    running = await serve(prefixes={"/debug/": DebugPages(SystemClock())}, trust=trust)
+    running = await serve(prefixes={"/debug/": DebugPages()}, trust=trust)
     status, _, _ = await running.get(
         "/debug/flags/v", context=admin, method="PUT", data=b"1" * 100_000
     )

@@ -8,8 +8,9 @@ import pytest
 
 from kubesched.app.server.authorization import Authorizer
 from kubesched.app.server.requests import PageRequest
-from kubesched.app.server.shadow_page import PATH, ShadowPage
+from kubesched.app.server.shadow_page import MAX_NAMESPACES, PATH, Readable, ShadowPage
 from kubesched.app.server.users import MASTERS, User
+from kubesched.base.errors import ServerError
 from kubesched.testing import Cluster, make_node, make_pod
 
 CONFIG = """
@@ -24,11 +25,20 @@ profiles:
 
 
 class Reviews:
-    """Allows to list the pods of namespace `a`."""
+    """Allows to list the pods of these namespaces."""
+
+    def __init__(self, *namespaces: str) -> None:
+        self.namespaces = set(namespaces)
+        self.asked: list[str] = []
+        self.broken = False
 
     async def post_raw(self, path: str, body: bytes) -> bytes:
+        if self.broken:
+            raise ServerError("down")
         wanted = json.loads(body)["spec"]["resourceAttributes"]
-        return json.dumps({"status": {"allowed": wanted.get("namespace") == "a"}}).encode()
+        assert (wanted["verb"], wanted["resource"]) == ("list", "pods")
+        self.asked.append(wanted.get("namespace", ""))
+        return json.dumps({"status": {"allowed": self.asked[-1] in self.namespaces}}).encode()
 
 
 @pytest.fixture
@@ -41,11 +51,11 @@ def shadows():
         yield cluster.assembly.shadows
 
 
-async def answer(shadows, clock, user, method="GET"):
+async def answer(shadows, clock, user, method="GET", reviews=None):
     async def sender():
         return user
 
-    page = ShadowPage(lambda: shadows, Authorizer(Reviews(), clock=clock))
+    page = ShadowPage(lambda: shadows, Authorizer(reviews or Reviews("a"), clock=clock))
     return await page(PageRequest(method=method, path=PATH, query={}, sender=sender))
 
 
@@ -63,3 +73,26 @@ async def test_differences_are_told_and_names_only_to_those_who_may_list(shadows
 async def test_other_verbs_and_a_scheduler_that_is_not_there_yet(shadows, clock):
     assert (await answer(shadows, clock, User(name="x"), method="POST")).status == 405
     assert json.loads((await answer(None, clock, User(name="x"))).body) == {"shadows": []}
+
+
+async def test_permissions_that_cannot_be_checked_are_an_error(shadows, clock):
+    reviews = Reviews("a")
+    reviews.broken = True
+    answered = await answer(shadows, clock, User(name="alice"), reviews=reviews)
+    assert answered.status == 500
+    assert b"down" in answered.body
+
+
+async def test_a_user_who_may_list_all_pods_is_asked_about_once(clock):
+    reviews = Reviews("")
+    readable = Readable(Authorizer(reviews, clock=clock), User(name="alice"))
+    assert [await readable(namespace) for namespace in "abc"] == [True] * 3
+    assert reviews.asked == [""]
+
+
+async def test_reviews_per_request_are_bounded(clock):
+    names = [f"ns-{i}" for i in range(2 * MAX_NAMESPACES)]
+    reviews = Reviews(*names)
+    readable = Readable(Authorizer(reviews, clock=clock), User(name="alice"))
+    assert sum([await readable(name) for name in names]) == MAX_NAMESPACES
+    assert len(reviews.asked) == MAX_NAMESPACES + 1

@@ -15,10 +15,10 @@ from kubesched.lab.benchmarking.end_to_end.measuring import (
     SLI,
     UsageLog,
     measurement,
+    rate,
 )
 from kubesched.lab.benchmarking.end_to_end.metric_pages import MetricPage
 from kubesched.lab.benchmarking.end_to_end.observing import BindingObserver, BoundPod, StalledError
-from kubesched.lab.benchmarking.end_to_end.sampling import longest_pause, rate
 from kubesched.lab.benchmarking.end_to_end.usage import Usage
 
 
@@ -38,11 +38,6 @@ def bound(name, namespace="ns"):
 )
 def test_rates(moments, expected):
     assert rate(moments) == expected
-
-
-def test_the_longest_pause_is_between_two_bindings():
-    assert longest_pause([9.0, 1.0, 2.0, 8.5]) == 6.5
-    assert longest_pause([4.0]) == 0.0
 
 
 def test_a_pod_counts_from_when_it_was_first_seen():

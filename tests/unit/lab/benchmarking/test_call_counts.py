@@ -2,10 +2,10 @@
 
 import sys
 
+import call_counts
 import pytest
+from call_counts import Counts, count, excesses
 
-from kubesched.lab.benchmarking import call_counts
-from kubesched.lab.benchmarking.call_counts import Counts, count, excesses
 from kubesched.lab.benchmarking.catalogue import find
 
 

@@ -8,7 +8,6 @@ import pytest
 from traces import SAMPLES
 
 from kubesched.api.core_v1 import Node
-from kubesched.insight.state.cluster_state import ClusterState
 from kubesched.lab.traces.gpu_share import GPU_MILLI, wanted_milli
 from kubesched.lab.traces.reading import read_trace
 from kubesched.lab.traces.trace import Arrival, Put, Remove, TraceError
@@ -70,25 +69,6 @@ def test_borg_as_csv(tmp_path):
     assert requests(arrivals(trace)["c-9-0"]) == {"cpu": "250000m", "memory": 2**37}
 
 
-def test_audit_log():
-    trace = read_trace([str(SAMPLES / "audit")])
-    pods = arrivals(trace)
-    assert set(pods) == {"web-1", "web-2", "job-1", "too-big", "web-3"}
-    assert pods["web-1"].leaves_s == 120
-    assert pods["job-1"].leaves_s == 60, "finished"
-    assert pods["web-2"].leaves_s is None
-    assert sum(isinstance(event, Put) for event in trace.events) == 3
-    removed = [event.obj.metadata.name for event in trace.events if isinstance(event, Remove)]
-    assert removed == ["node-2"]
-
-
-def test_what_was_there_before_an_audit_log_comes_from_a_dump(tmp_path):
-    state = ClusterState("dump")
-    state.put(read_trace([str(SAMPLES / "openb")]).state.get(Node, "", "node-a"))
-    trace = read_trace([str(SAMPLES / "audit")], state)
-    assert trace.state.count(Node) == 1
-
-
 def test_packed_files_are_unpacked(tmp_path):
     for name in ("nodes.csv", "pods.csv"):
         data = (SAMPLES / "openb" / name).read_bytes()
@@ -133,9 +113,6 @@ def edited(tmp_path: Path, sample: str, file: str, old: str, new: str) -> Path:
             "jsonl:2: type: 'X' is none of",
         ),
         ("borg", "instance_events.jsonl", '{"time":"1000000"', "{", "jsonl:2: not valid JSON"),
-        ("audit", "audit.jsonl", "audit.k8s.io/v1", "v1", "audit.jsonl:1: neither an audit event"),
-        ("audit", "audit.jsonl", "10:00:10.000000Z", "soon", "audit.jsonl:4: requestReceived"),
-        ("audit", "audit.jsonl", '"cpu":"2"', '"cpu":["2"]', "audit.jsonl:4: responseObject:"),
     ],
 )
 def test_errors_name_file_and_line(tmp_path, sample, file, old, new, message):
@@ -147,7 +124,9 @@ def test_errors_name_file_and_line(tmp_path, sample, file, old, new, message):
 
 def test_what_does_not_belong_together(tmp_path):
     with pytest.raises(TraceError, match="not of one trace"):
-        read_trace([str(SAMPLES / "openb" / "nodes.csv"), str(SAMPLES / "audit" / "audit.jsonl")])
+        read_trace(
+            [str(SAMPLES / "openb" / "nodes.csv"), str(SAMPLES / "borg" / "machine_events.jsonl")]
+        )
     with pytest.raises(TraceError, match="needs one file of openb pods, not 0"):
         read_trace([str(SAMPLES / "openb" / "nodes.csv")])
     with pytest.raises(TraceError, match="neither a recording nor"):
@@ -156,5 +135,5 @@ def test_what_does_not_belong_together(tmp_path):
         read_trace([str(tmp_path / "gone.csv")])
     odd = tmp_path / "odd.json"
     odd.write_text(json.dumps({"a": 1}))
-    with pytest.raises(TraceError, match=r"odd.json:1: neither an audit event nor"):
+    with pytest.raises(TraceError, match=r"odd.json:1: not a row of the Borg trace"):
         read_trace([str(odd)])

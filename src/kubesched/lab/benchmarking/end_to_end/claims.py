@@ -11,8 +11,12 @@ from kubesched.api.resource_v1 import ResourceClaim
 from kubesched.base.errors import KubeschedError, NotFound
 from kubesched.client.patch import merge_patch, strategic_merge_patch
 from kubesched.client.rest import RestClient
+from kubesched.insight.state.claim_controller import (
+    claim_statuses,
+    generated_claim,
+    template_entries,
+)
 from kubesched.lab.benchmarking.templates import Manifest
-from kubesched.testing.claim_controller import claim_statuses, generated_claim, template_entries
 
 _CLAIMS = kind_of(ResourceClaim)
 

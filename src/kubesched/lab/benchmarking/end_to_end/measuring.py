@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import os
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kubesched.base.clock import Clock
@@ -20,15 +20,12 @@ from kubesched.lab.benchmarking.end_to_end.contestants import RunningScheduler
 from kubesched.lab.benchmarking.end_to_end.decision_profile import DecisionProfile
 from kubesched.lab.benchmarking.end_to_end.metric_pages import HistogramView, Labels, MetricPage
 from kubesched.lab.benchmarking.end_to_end.planes import Plane, count_objects
-from kubesched.lab.benchmarking.end_to_end.sampling import longest_pause, rate
 from kubesched.lab.benchmarking.end_to_end.usage import ProcessGone, Usage, read_machine, read_usage
 from kubesched.lab.benchmarking.results import (
     DecisionCpu,
     Percentiles,
     ProcessUse,
-    Sample,
     percentiles,
-    sampled,
 )
 from kubesched.testing.control_plane import Process
 
@@ -59,8 +56,6 @@ class Measurement:
     """Pods per second between the first binding and the last."""
     seconds: float
     """Time from the first binding to the last."""
-    series: tuple[Sample, ...]
-    longest_pause_s: float
     events: int
     """Events that the API server received in the interval."""
     settled_s: float
@@ -227,8 +222,6 @@ def measurement(
         pods=len(bound),
         rate=rate(bound),
         seconds=last - first,
-        series=sampled([moment - start for moment in bound]),
-        longest_pause_s=longest_pause(bound),
         events=events,
         settled_s=max(0.0, settled_at - last),
         cpu_s=log.cpu_s(start),
@@ -241,6 +234,12 @@ def measurement(
         unschedulable_attempts=round(observed(ATTEMPT, {"result": "unschedulable"}).count),
         profile=profile,
     )
+
+
+def rate(moments: Sequence[float]) -> float:
+    """Bindings per second between the first and the last, in any order; 0 without elapsed time."""
+    seconds = max(moments, default=0.0) - min(moments, default=0.0)
+    return (len(moments) - 1) / seconds if seconds > 0 else 0.0
 
 
 def milliseconds(view: HistogramView) -> Percentiles | None:

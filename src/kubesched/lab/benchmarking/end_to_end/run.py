@@ -32,7 +32,7 @@ from kubesched.lab.benchmarking.end_to_end.measuring import (
 )
 from kubesched.lab.benchmarking.end_to_end.observing import observed_bindings
 from kubesched.lab.benchmarking.end_to_end.planes import Plane, embedded_plane, real_plane
-from kubesched.lab.benchmarking.results import EndToEnd, Mode, RunResult, percentiles
+from kubesched.lab.benchmarking.results import EndToEnd, Mode, RunResult
 from kubesched.lab.benchmarking.workload_files import Workload
 from kubesched.testing.control_plane import Assets
 
@@ -196,8 +196,6 @@ def _result(
         pods=measurement.pods,
         seconds=measurement.seconds,
         pods_per_s=measurement.rate,
-        throughput=percentiles(sample.pods_per_s for sample in measurement.series),
-        series=measurement.series,
         attempt_ms=measurement.attempt_ms,
         sli_ms=measurement.sli_ms,
         decision_cpu=measurement.decision_cpu,
@@ -213,7 +211,6 @@ def _result(
             events=measurement.events,
             settled_s=measurement.settled_s,
             pods_per_s_with_events=measurement.rate_with_events,
-            longest_pause_s=measurement.longest_pause_s,
             seen_ms=measurement.seen_ms,
             etcd=measurement.use_of("etcd"),
             driver=measurement.use_of(DRIVER),

@@ -22,6 +22,7 @@ from random import Random
 from types import CodeType, FrameType
 from typing import Any, ClassVar
 
+import kubesched
 from kubesched.api.meta import Record
 from kubesched.base.errors import KubeschedError
 from kubesched.config.features import FeatureGates
@@ -48,7 +49,7 @@ AWKWARD = ("HundredTemplates", "UniqueLabels", "Rollout", "SampledNodes", "OneWo
 
 SIZE = "gate"
 
-_PACKAGE = str(Path(__file__).parents[2])
+_PACKAGE = str(Path(kubesched.__file__).parent)
 _OWN = (f"{_PACKAGE}/lab/benchmarking/", f"{_PACKAGE}/insight/state/")
 """Code that plays the workload and the API server; excluded from the counts."""
 
@@ -127,7 +128,7 @@ class _CountingInstructions(Measurement):
     calls: ClassVar[int] = 0
     opcodes: ClassVar[Counter[CodeType]] = Counter()
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401  # as the base class takes them
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # as the base class takes them
         super().__init__(*args, **kwargs)
         type(self).calls = 0
         type(self).opcodes = Counter()
@@ -197,7 +198,7 @@ class _WatchingMemory(Measurement):
 
     peak_bytes: ClassVar[int] = 0
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401  # as the base class takes them
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # as the base class takes them
         super().__init__(*args, **kwargs)
         type(self).peak_bytes = 0
         self._memory_before = 0
@@ -211,7 +212,7 @@ class _WatchingMemory(Measurement):
         super().end()
         tracemalloc.stop()
 
-    def note_bound(self, pod: Any) -> None:  # noqa: ANN401  # as in the base class
+    def note_bound(self, pod: Any) -> None:  # as in the base class
         super().note_bound(pod)
         type(self).peak_bytes += tracemalloc.get_traced_memory()[1] - self._memory_before
         self._restart()
