@@ -16,8 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kubesched.base.logs import silence
-from kubesched.insight.planning.world import PlannedCluster
 from kubesched.insight.state.cluster_state import ClusterState
+from kubesched.insight.state.planned_cluster import PlannedCluster
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.builders import PodBuilder
 

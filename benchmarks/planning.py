@@ -16,8 +16,8 @@ from time import perf_counter, process_time
 from kubesched.insight.planning.capacity import count_capacity
 from kubesched.insight.planning.manifests import Manifest
 from kubesched.insight.planning.plan import Changes, make_plan
-from kubesched.insight.planning.world import PlannedCluster
 from kubesched.insight.state.cluster_state import ClusterState
+from kubesched.insight.state.planned_cluster import PlannedCluster
 from kubesched.testing import make_node, make_pod
 
 REPLICAS = 100_000

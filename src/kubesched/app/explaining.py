@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 from kubesched.api.core_v1 import Pod
 from kubesched.api.times import format_time
+from kubesched.config.load import load
 from kubesched.insight.explain import Explainer, Explanation
 from kubesched.insight.explain.selection import Selection
+from kubesched.insight.explain.sources import copier
 from kubesched.insight.recording.reader import RecordingReader, Run
 from kubesched.insight.recording.records import Attempt, Decision
 from kubesched.insight.recording.segments import RecordingError
@@ -79,6 +83,8 @@ def explain_attempt(attempt: LoggedAttempt, select: Selection, *, fix: bool = Fa
         RecordingError: the replay does not reach the attempt; the message says why.
     """
     explanations: list[Explanation] = []
+    header = attempt.run.segments[0].header
+    config = load(msgspec.json.encode(header.config), gates=header.gates())
     when = format_time(attempt.wall_time)
 
     def look(number: int, assembly: Assembly) -> bool:
@@ -87,7 +93,7 @@ def explain_attempt(attempt: LoggedAttempt, select: Selection, *, fix: bool = Fa
         pod = _pod(assembly, attempt.pod)
         if pod is not None:
             note = f"as it was before attempt {number}, at {when}, by playing the recording"
-            explainer = Explainer(assembly, notes=[note])
+            explainer = Explainer(assembly, notes=[note], copy=copier(config, header.gates()))
             explanations.append(explainer.explain(pod, select, fix=fix, decided=attempt.node))
         return True
 

@@ -12,10 +12,12 @@ from kubesched.app.cli.layout import clean
 if TYPE_CHECKING:
     from kubesched.insight.explain import Explanation
     from kubesched.insight.explain.model import (
+        DeviceNeed,
         Fix,
         GroupExplanation,
         NodeRow,
         Reason,
+        SelectorMatches,
         Verdict,
         WokenBy,
     )
@@ -23,38 +25,8 @@ if TYPE_CHECKING:
     from kubesched.insight.page.attempts import Listed
 
 PODS_NAMED = 5
-
-_EVENTS = {
-    "Node/Add": "a node is added",
-    "Node/UpdateNodeAllocatable": "a node's size changes",
-    "Node/UpdateNodeLabel": "a node's labels change",
-    "Node/UpdateNodeTaint": "a node's taints change",
-    "Node/UpdateNodeDeclaredFeature": "a node's features change",
-    "AssignedPod/Add": "a pod is placed",
-    "AssignedPod/Delete": "a pod leaves",
-    "AssignedPod/UpdatePodLabel": "a pod's labels change",
-    "AssignedPod/UpdatePodScaleDown": "a pod is resized down",
-    "TargetPod/Update": "the pod changes",
-    "TargetPod/UpdatePodLabel": "its labels change",
-    "TargetPod/UpdatePodScaleDown": "it is resized down",
-    "TargetPod/UpdatePodToleration": "it gets a toleration",
-    "TargetPod/UpdatePodGeneratedResourceClaim": "its claims are generated",
-    "PersistentVolumeClaim/Add": "a claim is created",
-    "PersistentVolumeClaim/Update": "a claim changes",
-    "PersistentVolume/Add": "a volume is created",
-    "PersistentVolume/Update": "a volume changes",
-    "storage.k8s.io/StorageClass/Add": "a storage class is created",
-    "storage.k8s.io/StorageClass/Update": "a storage class changes",
-    "storage.k8s.io/CSINode/Add": "a CSINode is created",
-    "storage.k8s.io/CSINode/Update": "a CSINode changes",
-    "storage.k8s.io/CSIDriver/Update": "a CSIDriver changes",
-    "storage.k8s.io/CSIStorageCapacity/Add": "storage capacity is reported",
-    "storage.k8s.io/CSIStorageCapacity/Update": "storage capacity changes",
-    "storage.k8s.io/VolumeAttachment/Delete": "a volume is detached",
-    "resource.k8s.io/DeviceClass/Add": "a device class is created",
-    "resource.k8s.io/DeviceClass/Update": "a device class changes",
-    "*": "anything changes",
-}
+NODES_NAMED = 3
+HOLDERS_SHOWN = 10
 
 
 def print_pod(explanation: Explanation, *, wide: bool, told: Sequence[str] = ()) -> None:
@@ -65,6 +37,11 @@ def print_pod(explanation: Explanation, *, wide: bool, told: Sequence[str] = ())
     terminal.heading(f"{explanation.pod}: {explanation.summary}")
     _print_circumstances(explanation)
     print_reasons(explanation.reasons)
+    for need in explanation.volumes:
+        print()
+        of_class = f" (class {need.storage_class})" if need.storage_class else ""
+        terminal.sentence(f"Claim {need.claim}{of_class} {'; '.join(need.told)}.")
+    _print_devices(explanation.devices)
     _print_choice(explanation)
     if explanation.verdict.value != "Waiting" or explanation.nodes.feasible:
         _print_nodes(explanation, wide=wide)
@@ -97,8 +74,7 @@ def _print_circumstances(explanation: Explanation) -> None:
 
 
 def _events(woken_by: Sequence[WokenBy]) -> str:
-    names = dict.fromkeys(name for waker in woken_by for name in waker.events)
-    *others, last = (_EVENTS.get(name, name) for name in names)
+    *others, last = dict.fromkeys(words for waker in woken_by for words in waker.words)
     return f"{', '.join(others)} or {last}" if others else last
 
 
@@ -120,16 +96,88 @@ def print_reasons(reasons: Sequence[Reason]) -> None:
     terminal.table(("REASON", "NODES", "ONLY REASON", "PLUGIN", "WHAT WOULD CHANGE IT"), rows)
 
 
+def _print_devices(needs: Sequence[DeviceNeed]) -> None:
+    """Prints, for every request that fails somewhere, what devices there are and who has them."""
+    bare = [
+        name for need in needs for nodes in need.nodes if not nodes.devices for name in nodes.nodes
+    ]
+    for need in needs:
+        rows = [
+            (
+                named(nodes.nodes, NODES_NAMED),
+                *map(str, (nodes.devices, nodes.of_class, nodes.matching, nodes.free)),
+                "never: " * nodes.never + "; ".join(nodes.obstacles),
+            )
+            for nodes in need.nodes
+            if nodes.devices
+        ]
+        if not rows and need is not needs[0]:
+            continue
+        print()
+        terminal.heading(f"Request {need.request} of claim {need.claim} wants {need.wants}.")
+        terminal.sentence(
+            f"{need.devices} devices in the cluster, {need.of_class} of class "
+            f"{need.device_class}, {need.matching} match, {need.in_use} of these are in use."
+        )
+        for selector in need.selectors:
+            _print_selector(selector)
+        if rows:
+            print()
+            terminal.table(("NODES", "DEVICES", "OF CLASS", "MATCH", "FREE", "IN THE WAY"), rows)
+        if any(nodes.free < nodes.matching for nodes in need.nodes):
+            _print_holders(need)
+    if bare:
+        print()
+        terminal.sentence(f"No devices on {named(list(dict.fromkeys(bare)), NODES_NAMED)}.")
+
+
+def _print_selector(selector: SelectorMatches) -> None:
+    values = "".join(
+        f"; {name} here: {', '.join(found) or 'none'}"
+        for name, found in selector.values.items()
+        if selector.matches < selector.devices
+    )
+    failed = f"; {selector.error}" if selector.error else ""
+    terminal.sentence(
+        f"{selector.source}: {selector.expression} matches {selector.matches} of "
+        f"{selector.devices}{values}{failed}"
+    )
+
+
+def _print_holders(need: DeviceNeed) -> None:
+    shown = need.holders[:HOLDERS_SHOWN]
+    if shown:
+        print()
+        rows = [(one.device, one.claim, named(one.pods, NODES_NAMED) or "-") for one in shown]
+        terminal.table(("DEVICE IN USE", "CLAIM", "PODS"), rows)
+    if need.in_use > len(shown):
+        terminal.sentence(f"({need.in_use} devices are in use; -o json lists more of them)")
+
+
+def named(names: Sequence[str], most: int) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 def _print_choice(explanation: Explanation) -> None:
     chosen = explanation.chosen
     if chosen is None or chosen.rank is None:
         return
+    is_best = chosen.rank == 1 and explanation.nodes.feasible > 1
+    said = []
     if chosen.decisive:
+        said.append(f"Without {_either(chosen.decisive)} another node would win.")
+    if chosen.tying:
+        said.append(f"Without {_either(chosen.tying)} it would tie with another node.")
+    if not said and is_best and not chosen.tied:
+        said.append("It would win without any single plugin, too.")
+    if said:
         print()
-        terminal.sentence(f"Without {' or without '.join(chosen.decisive)} another node would win.")
-    elif chosen.rank == 1 and explanation.nodes.feasible > 1:
-        print()
-        terminal.sentence("It would win without any single plugin, too.")
+        terminal.sentence(" ".join(said))
+
+
+def _either(plugins: Sequence[str]) -> str:
+    return " or without ".join(plugins)
 
 
 def _print_nodes(explanation: Explanation, *, wide: bool) -> None:
@@ -193,11 +241,19 @@ def _print_fixes(fixes: Sequence[Fix] | None, verdict: Verdict) -> bool:
     terminal.heading("WHAT WOULD HELP (each was tried)")
     rows = []
     for at, fix in enumerate(fixes, 1):
-        more = f" and {fix.other_nodes} more" if fix.other_nodes else ""
         text = ", ".join(change.text for change in fix.changes)
-        rows.append((str(at), text, f"fits {fix.node}{more}"))
+        rows.append((str(at), text, _result(fix)))
     terminal.table(("", "CHANGE", "RESULT"), rows)
     return True
+
+
+def _result(fix: Fix) -> str:
+    if fix.places is None:
+        more = f" and {fix.other_nodes} more" if fix.other_nodes else ""
+        return f"fits {fix.node}{more}"
+    if fix.wanted == 1:
+        return f"places it on {fix.node}"
+    return f"places {fix.places} of {fix.wanted}"
 
 
 def _print_commands(fixes: Sequence[Fix]) -> None:
@@ -241,9 +297,8 @@ def print_groups(groups: Sequence[Sequence[Explanation]], *, told: Sequence[str]
         if at:
             print()
         first = group[0]
-        named = ", ".join(explanation.pod for explanation in group[:PODS_NAMED])
-        more = f" and {len(group) - PODS_NAMED} more" if len(group) > PODS_NAMED else ""
-        terminal.heading(f"{named}{more}: {first.summary}")
+        pods = named([explanation.pod for explanation in group], PODS_NAMED)
+        terminal.heading(f"{pods}: {first.summary}")
         if len(group) > 1:
             terminal.sentence(f"({len(group)} pods)")
         print_reasons(first.reasons)

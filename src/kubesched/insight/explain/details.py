@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kubesched.api.core_v1 import Pod, Taint
+from kubesched.api.core_v1 import NodeSelectorRequirement, Pod, Taint
 from kubesched.api.tolerations import DO_NOT_SCHEDULE, is_tolerated
 from kubesched.framework.nodes.columns import Mask
 from kubesched.framework.nodes.node_table import NodeTable
@@ -32,6 +32,9 @@ from kubesched.insight.explain.reasons import (
 )
 from kubesched.plugins.taint_toleration import taint_column
 
+TOO_SMALL = "a smaller request, or a larger node"
+"""Remedy if no pod has to leave, since an empty node would not do, either."""
+
 
 @dataclass(frozen=True, slots=True)
 class Detail:
@@ -41,6 +44,8 @@ class Detail:
     rows: Mask
     is_whole: Mask
     """The rows for which the detail covers everything in the plugin's reason."""
+    remedy: str = ""
+    """What would change it, if less or more helps than the reason's code says."""
 
 
 def untolerated(pod: Pod, taints: tuple[Taint, ...] | list[Taint] | None) -> list[Taint]:
@@ -66,7 +71,8 @@ def split(
         yield from _by_taint(table, pod, rows)
     elif code is INSUFFICIENT_RESOURCE:
         resource = reason.removeprefix(INSUFFICIENT)
-        yield Detail(_shortage(table, pod, resource, rows), rows, rows)
+        text, is_too_small = _shortage(table, pod, resource, rows)
+        yield Detail(text, rows, rows, TOO_SMALL if is_too_small else "")
     else:
         about = _ABOUT_POD.get(code.code)
         yield Detail(about(pod) if about is not None else "", rows, rows)
@@ -94,20 +100,22 @@ def _by_taint(table: NodeTable, pod: PodInfo, rows: Mask) -> Iterator[Detail]:
         yield Detail("", rows & ~explained, rows & ~explained)
 
 
-def _shortage(table: NodeTable, pod: PodInfo, resource: str, rows: Mask) -> str:
+def _shortage(table: NodeTable, pod: PodInfo, resource: str, rows: Mask) -> tuple[str, bool]:
+    """What is missing, and whether none of the nodes is large enough."""
     wanted = pod.requests.get(resource)
     column = table.resource_index.get(resource)
     if column is None:
-        return f"wants {amounts.shown(resource, wanted)}, no node offers any"
+        return f"wants {amounts.shown(resource, wanted)}, no node offers any", True
     offered = table.allocatable[column].array[: len(rows)][rows]
     free = int((offered - table.requested[column].array[: len(rows)][rows]).max())
     text = (
         f"wants {amounts.shown(resource, wanted)}, "
         f"largest free part is {amounts.shown(resource, max(free, 0))}"
     )
-    if int(offered.max()) < wanted:
-        text += f", the largest of these nodes offers {amounts.shown(resource, int(offered.max()))}"
-    return text
+    if int(offered.max()) >= wanted:
+        return text, False
+    text += f", the largest of these nodes offers {amounts.shown(resource, int(offered.max()))}"
+    return text, True
 
 
 # -- details about the pod, independent of the node ------------------------------------------------
@@ -126,16 +134,16 @@ def selector_text(pod: Pod) -> str:
     terms = []
     for term in (required.node_selector_terms if required else None) or ():
         conditions = [*(term.match_expressions or ()), *(term.match_fields or ())]
-        terms.append(
-            " and ".join(
-                f"{condition.key} {condition.operator}"
-                + (f" [{', '.join(condition.values)}]" if condition.values else "")
-                for condition in conditions
-            )
-        )
+        terms.append(" and ".join(map(requirement_text, conditions)))
     if terms:
         parts.append(" or ".join(terms))
     return "wants " + ", ".join(parts) if parts else ""
+
+
+def requirement_text(requirement: NodeSelectorRequirement) -> str:
+    """`key In [a, b]`."""
+    values = f" [{', '.join(requirement.values)}]" if requirement.values else ""
+    return f"{requirement.key} {requirement.operator}{values}"
 
 
 def _spread(pod: PodInfo) -> str:

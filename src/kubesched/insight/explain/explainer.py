@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, cast
@@ -14,6 +15,8 @@ from kubesched.base.errors import KubeschedError
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Failed, FitError
 from kubesched.framework.groups.states import GroupKey, group_of
+from kubesched.framework.handle import Listers
+from kubesched.framework.nodes.columns import Mask
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.pod_status import (
     POD_SCHEDULED,
@@ -24,8 +27,12 @@ from kubesched.framework.preemption.candidates import Candidate
 from kubesched.framework.preemption.executor import Rehearsing
 from kubesched.framework.runtime import Framework
 from kubesched.insight.explain import pod_groups, waiting
+from kubesched.insight.explain.devices import DeviceStories, device_stories
 from kubesched.insight.explain.evaluation import Evaluation, evaluate
+from kubesched.insight.explain.fixes.changes import edited
 from kubesched.insight.explain.fixes.entry import changes_for_entry
+from kubesched.insight.explain.fixes.pod_edits import set_scheduler
+from kubesched.insight.explain.fixes.rehearsal import Copy, Rehearsals
 from kubesched.insight.explain.fixes.search import FixSearch
 from kubesched.insight.explain.judging import is_hopeless, reasons_of
 from kubesched.insight.explain.model import (
@@ -34,15 +41,21 @@ from kubesched.insight.explain.model import (
     Fix,
     GroupExplanation,
     NodeCounts,
+    NodeRow,
     Preemption,
+    Reason,
     Verdict,
     Victim,
     WaitingFor,
     WokenBy,
 )
+from kubesched.insight.explain.permit import held_at_permit, held_now
+from kubesched.insight.explain.reasons import DEVICES_UNAVAILABLE
 from kubesched.insight.explain.rows import chosen_of, node_rows
 from kubesched.insight.explain.selection import Selection, every_node
 from kubesched.insight.explain.summaries import summary_of
+from kubesched.insight.explain.volumes import volume_needs
+from kubesched.insight.state.memory import state_of_listers
 from kubesched.scheduler.algorithm import ScheduleResult
 from kubesched.scheduler.factory import Assembly
 
@@ -63,10 +76,27 @@ class ExplainError(KubeschedError):
 class Explainer:
     """Explains pods with an in-memory scheduler, whose state is left unchanged."""
 
-    def __init__(self, assembly: Assembly, *, notes: Sequence[str] = ()) -> None:
-        """`notes` (limits of the answer) are added to every explanation."""
+    def __init__(
+        self,
+        assembly: Assembly,
+        *,
+        notes: Sequence[str] = (),
+        copy: Copy | None = None,
+    ) -> None:
+        """`notes` (limits of the answer) are added to every explanation.
+
+        `copy` makes the clusters in which fixes are tried, with the scheduler's configuration.
+        Without it only the filters are asked.
+        """
         self.assembly = assembly
         self.notes = notes
+        self._copy = copy
+
+    def rehearsals(self, pod: Pod, listers: Listers | None) -> Rehearsals | None:
+        """Trials of fixes in copies of the cluster, if it can be copied."""
+        if self._copy is None or listers is None:
+            return None
+        return Rehearsals(self._copy, state_of_listers("copy", listers), pod)
 
     def explain(
         self, pod: Pod, select: Selection = every_node, *, fix: bool = False, decided: str = ""
@@ -80,7 +110,9 @@ class Explainer:
         """
         framework = self.assembly.frameworks.get(pod.spec.scheduler_name)
         if framework is None:
-            return self._of_another_scheduler(pod)
+            return self._of_another_scheduler(pod, fix=fix)
+        if (held := held_now(self.assembly.waiting_pods, pod)) is not None:
+            return self._waiting(pod, held, profile=framework.profile_name)
         node_name = decided or self._node_of(pod)
         try:
             with self.as_pending(pod) as info:
@@ -110,29 +142,67 @@ class Explainer:
         known = self.assembly.scheduler.cache.get_pod(pod.metadata.uid)
         return known.pod.spec.node_name if known is not None else ""
 
-    def _of_another_scheduler(self, pod: Pod) -> Explanation:
-        waits = waiting.another_scheduler(pod, self.assembly.frameworks)
-        placed = bool(pod.spec.node_name)
-        by = f"by the scheduler {pod.spec.scheduler_name}, whose configuration is not known"
+    def _of_another_scheduler(self, pod: Pod, *, fix: bool) -> Explanation:
+        schedulers = self._schedulers()
+        waits = waiting.another_scheduler(pod, schedulers)
+        note = "nodes were not looked at: the profile is missing"
+        told = self._waiting(pod, waits, notes=[note])
+        if pod.spec.node_name:
+            name = pod.spec.scheduler_name
+            told.verdict, told.waiting_for = Verdict.PLACED, []
+            told.summary = (
+                f"placed on {pod.spec.node_name} by the scheduler {name}, "
+                "whose configuration is not known"
+            )
+        elif fix and not schedulers.get(pod.spec.scheduler_name):
+            told.fixes = self._with_nearest_scheduler(pod)
+        return told
+
+    def _schedulers(self) -> Counter[str]:
+        """The profiles, and all schedulers that have placed pods."""
+        found = Counter(dict.fromkeys(self.assembly.frameworks, 0))
+        for pods in self.assembly.table.pods:
+            found.update(info.pod.spec.scheduler_name for info in pods.values())
+        return found
+
+    def _with_nearest_scheduler(self, pod: Pod) -> list[Fix]:
+        """What would help if the name of the scheduler is misspelt."""
+        name = waiting.nearest_scheduler(
+            pod.spec.scheduler_name, self.assembly.frameworks, cutoff=0.6
+        )
+        if not name:
+            return []
+        framework, edit = self.assembly.frameworks[name], set_scheduler(pod, name)
+        evaluation = evaluate(framework, PodInfo(edited(pod, [edit])))
+        rehearsals = self.rehearsals(pod, framework.handle.listers)
+        return FixSearch(framework, evaluation, [edit], rehearsals).fixes()
+
+    def _waiting(
+        self, pod: Pod, waits: WaitingFor, *, profile: str = "", notes: Sequence[str] = ()
+    ) -> Explanation:
+        """Of a pod that waits for something, whatever the nodes are like."""
+        by = f" ({waits.plugin})" if waits.plugin else ""
         return Explanation(
             pod=key_of(pod.metadata),
             uid=pod.metadata.uid,
-            profile="",
-            verdict=Verdict.PLACED if placed else Verdict.WAITING,
-            summary=f"placed on {pod.spec.node_name} {by}" if placed else f"waiting: {waits.what}.",
+            profile=profile,
+            verdict=Verdict.WAITING,
+            summary=f"waiting: {waits.what}{by}.",
             message="",
             condition_reason="",
             condition=condition_of(pod),
             nominated_node=pod.status.nominated_node_name or "",
-            waiting_for=[] if placed else [waits],
+            waiting_for=[waits],
             woken_by=[],
             nodes=NodeCounts(total=self.assembly.table.node_count, feasible=0),
             reasons=[],
             matrix=[],
+            volumes=[],
             chosen=None,
             preemption=None,
+            devices=[],
             fixes=None,
-            notes=[*self.notes, "nodes were not looked at: the profile is missing"],
+            notes=[*self.notes, *notes],
         )
 
     # -- the decision ------------------------------------------------------------------------------
@@ -212,7 +282,13 @@ class _Story:
         decision, candidate = self._decided() if is_tried else (None, None)
         if is_tried and decision is None:
             self.notes.append(POST_FILTER_NOT_KNOWN)
-        verdict = self._verdict(evaluation, waits, decision)
+        if isinstance(decision, ScheduleResult) and self.cycles is None:
+            cycle = self.explainer.assembly.scheduler.cycle
+            with self.explainer.rehearse(framework):
+                waits += held_at_permit(framework, cycle, self.info)
+        devices = DeviceStories() if self.node_name else device_stories(framework, evaluation)
+        self.notes += devices.notes
+        verdict = self._verdict(evaluation, waits, decision, devices.never)
         node = self.node_name or (
             decision.node_name if isinstance(decision, ScheduleResult) else ""
         )
@@ -225,6 +301,7 @@ class _Story:
         preemption = _preemption(candidate)
         reasons = reasons_of(evaluation)
         matrix = node_rows(framework, evaluation, select(evaluation))
+        _tell_of_devices(devices, reasons, matrix)
         # Last, because trials change the table temporarily.
         fixes = self._fixes(evaluation, verdict) if fix else None
         return Explanation(
@@ -244,6 +321,8 @@ class _Story:
             nodes=counts,
             reasons=reasons,
             matrix=matrix,
+            devices=devices.needs,
+            volumes=volume_needs(evaluation, framework.handle.listers),
             chosen=chosen,
             preemption=preemption,
             fixes=fixes,
@@ -278,7 +357,11 @@ class _Story:
         before = changes_for_entry(self.framework, self.pod)
         if before is None or (len(evaluation.feasible) and not before):
             return []
-        return FixSearch(self.framework, evaluation, before).fixes()
+        rehearsals = self.explainer.rehearsals(self.pod, self.framework.handle.listers)
+        search = FixSearch(self.framework, evaluation, before, rehearsals)
+        fixes = search.fixes()
+        self.notes += search.notes
+        return fixes
 
     def _waits_outside_the_queue(self) -> list[WaitingFor]:
         """What keeps the pod out of the queue."""
@@ -298,6 +381,7 @@ class _Story:
         evaluation: Evaluation,
         waits: Sequence[WaitingFor],
         decision: ScheduleResult | Failed | None,
+        without_devices: Mask | None,
     ) -> Verdict:
         if self.node_name:
             return Verdict.PLACED
@@ -305,7 +389,8 @@ class _Story:
             return Verdict.WAITING
         if isinstance(decision, ScheduleResult):
             return Verdict.FITS
-        if evaluation.table.node_count and is_hopeless(self.framework, evaluation):
+        is_empty = not evaluation.table.node_count
+        if not is_empty and is_hopeless(self.framework, evaluation, without_devices):
             return Verdict.NEVER
         return Verdict.NOT_NOW
 
@@ -316,6 +401,19 @@ class _Story:
         diagnosis = error.diagnosis
         plugins = diagnosis.unschedulable_plugins | diagnosis.pending_plugins
         return waiting.woken_by(self.explainer.assembly.hints, plugins)
+
+
+def _tell_of_devices(
+    devices: DeviceStories, reasons: Sequence[Reason], matrix: Sequence[NodeRow]
+) -> None:
+    """Add what is known about devices to the reasons and to what nodes lack."""
+    for reason in reasons:
+        if reason.code == DEVICES_UNAVAILABLE.code:
+            reason.detail = devices.detail
+    for row in matrix:
+        for failure in row.failures:
+            if failure.code == DEVICES_UNAVAILABLE.code and row.node in devices.by_node:
+                failure.lacks = [devices.by_node[row.node]]
 
 
 def condition_of(pod: Pod) -> Condition | None:

@@ -29,7 +29,7 @@ def reasons_of(evaluation: Evaluation) -> list[Reason]:
             code = code_of_reason(reason, status)
             for detail in details.split(evaluation.table, evaluation.pod, code, reason, rows):
                 key = (rejections.plugin, reason, detail.text)
-                codes[key] = code.code, code.remedy
+                codes[key] = code.code, detail.remedy or code.remedy
                 tally = rows_by_reason.setdefault(key, [0, 0])
                 tally[0] += int(np.count_nonzero(detail.rows))
                 tally[1] += int(np.count_nonzero(detail.is_whole & (counts == 1)))
@@ -60,9 +60,16 @@ def _by_reason(rejections: Rejections) -> Iterator[tuple[str, Status, Mask]]:
             yield reason, rejections.statuses[numbers[0]], rows
 
 
-def is_hopeless(framework: Framework, evaluation: Evaluation) -> bool:
-    """Whether every node would reject the pod even if it were empty, untainted and not cordoned."""
+def is_hopeless(
+    framework: Framework, evaluation: Evaluation, without_devices: Mask | None = None
+) -> bool:
+    """Whether every node would reject the pod even if it were empty, untainted and not cordoned.
+
+    `without_devices` are rows whose devices could not serve the pod's claims if they were idle.
+    """
     hopeless = np.zeros(evaluation.table.high_water, dtype=np.bool_)
+    if without_devices is not None:
+        hopeless |= without_devices
     for rejections in evaluation.rejections:
         lasting = [
             any(code_of_reason(reason, status).is_lasting for reason in status.all_reasons)

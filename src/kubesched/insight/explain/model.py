@@ -106,6 +106,8 @@ class WokenBy(_Record):
     plugin: str
     events: list[str]
     """Names as in metrics and logs; `*` stands for any event."""
+    words: list[str]
+    """The same in words, such as `a node is added`."""
 
 
 class Chosen(_Record):
@@ -120,6 +122,8 @@ class Chosen(_Record):
     """Other feasible nodes with the same total."""
     decisive: list[str]
     """Plugins without whose score another node would have won."""
+    tying: list[str]
+    """Plugins without whose score other nodes would have had the same total."""
     runners_up: list[str]
 
 
@@ -148,15 +152,90 @@ class Change(_Record):
 
 
 class Fix(_Record):
-    """Changes that together make the pod fit; checked with the real filters."""
+    """Changes that together make the pod fit; tried in a copy of the cluster."""
 
     changes: list[Change]
     node: str
     other_nodes: int
     """Further nodes that would take the pod after the same changes."""
+    places: int | None
+    """Pending pods of the workload that get a node; None if only the filters were asked."""
+    wanted: int | None
+    """Pods of the workload that have none before."""
     commands: list[str]
     effects: list[str]
     """Side effects: disruption budgets, controllers that recreate a pod."""
+
+
+class SelectorMatches(_Record):
+    """How many devices a selector of a request or of its class selects."""
+
+    expression: str
+    source: str
+    """`class NAME` or `request NAME`."""
+    matches: int
+    devices: int
+    """Devices it was tried on: all of the cluster for a class, those of the class for a request."""
+    values: dict[str, list[str]]
+    """Values that these devices have of each attribute or capacity in the expression."""
+    error: str
+    """Why it cannot be evaluated for some device; empty if it can."""
+
+
+class DeviceHolder(_Record):
+    """A device that a request selects, and the claim it is allocated to."""
+
+    device: str
+    """`driver/pool/device`."""
+    claim: str
+    pods: list[str]
+    """Pods that the claim is reserved for."""
+
+
+class DeviceNodes(_Record):
+    """Nodes on which a request fails alike; the counts are of each node."""
+
+    nodes: list[str]
+    pools: list[str]
+    """Of the first node: `driver/pool: ` and how many devices it has, or what is wrong with it."""
+    devices: int
+    of_class: int
+    matching: int
+    """Devices that class and request select."""
+    free: int
+    """Matching devices that the request could take now, each by itself."""
+    obstacles: list[str]
+    never: bool
+    """True if the claims could not be allocated even if no device were in use or tainted."""
+
+
+class DeviceNeed(_Record):
+    """A request that cannot be served on some nodes; the counts are of the whole cluster."""
+
+    claim: str
+    request: str
+    """`request`, or `request/alternative`."""
+    device_class: str
+    wants: str
+    devices: int
+    of_class: int
+    matching: int
+    in_use: int
+    """Matching devices that are allocated, wholly or in part."""
+    selectors: list[SelectorMatches]
+    holders: list[DeviceHolder]
+    nodes: list[DeviceNodes]
+
+
+class VolumeNeed(_Record):
+    """A volume claim of a pod that a volume plugin rejects on some node."""
+
+    claim: str
+    storage_class: str
+    volume: str
+    """The volume it is bound to; empty if none."""
+    told: list[str]
+    """How the claim stands, in parts of a sentence."""
 
 
 class Condition(_Record):
@@ -190,6 +269,10 @@ class Explanation(_Record):
     nodes: NodeCounts
     reasons: list[Reason]
     matrix: list[NodeRow]
+    devices: list[DeviceNeed]
+    """Requests of resource claims that some node cannot serve."""
+    volumes: list[VolumeNeed]
+    """How the pod's volume claims stand, if one of them is in the way."""
     chosen: Chosen | None
     preemption: Preemption | None
     fixes: list[Fix] | None

@@ -85,6 +85,9 @@ PREEMPTION_UNDER_WAY: Final = ReasonCode(
     "PreemptionUnderWay", "the victims leaving", is_waiting=True
 )
 NOT_ENQUEUED: Final = ReasonCode("NotEnqueued", "the plugin changing its mind", is_waiting=True)
+HELD_BY_PERMIT: Final = ReasonCode(
+    "HeldByPermit", "the plugin letting it go, or its time limit", is_waiting=True
+)
 NARROWED_AWAY: Final = ReasonCode(
     "NotSelectedByPreFilter", "depends on the plugin", is_lasting=True
 )

@@ -111,28 +111,39 @@ def chosen_of(evaluation: Evaluation, node_name: str) -> Chosen:
             margin=None,
             tied=0,
             decisive=[],
+            tying=[],
             runners_up=runners_up,
         )
     totals, at = evaluation.totals, int(places[0])
     others = np.delete(totals, at)
     total = int(totals[at])
+    tied = int(np.count_nonzero(others == total))
+    is_best = total == int(totals.max())
+    decisive, tying = _without_each(evaluation, at) if is_best else ([], [])
     return Chosen(
         node=node_name,
         total=total,
         rank=int(ranks_of(totals)[at]),
         margin=total - int(others.max()) if len(others) else None,
-        tied=int(np.count_nonzero(others == total)),
-        decisive=_decisive(evaluation, totals, at),
+        tied=tied,
+        decisive=decisive,
+        tying=[] if tied else tying,
         runners_up=runners_up,
     )
 
 
-def _decisive(evaluation: Evaluation, totals: Ints, at: int) -> list[str]:
-    """Plugins without whose score another node would be ahead."""
-    if int(totals.max()) > int(totals[at]):
-        return []
-    return [
-        score.plugin
-        for score in evaluation.scores
-        if int((totals - score.weighted).max()) > int(totals[at] - score.weighted[at])
-    ]
+def _without_each(evaluation: Evaluation, at: int) -> tuple[list[str], list[str]]:
+    """Plugins without whose score the node would not be best, and not be the only best one.
+
+    The node at that place is the only best one with all of them.
+    """
+    loses, ties = [], []
+    for left_out in evaluation.scores:
+        others = (score.weighted for score in evaluation.scores if score is not left_out)
+        totals = sum(others, start=np.zeros(len(evaluation.feasible), dtype=np.int64))
+        best = np.flatnonzero(totals == totals.max())
+        if at not in best:
+            loses.append(left_out.plugin)
+        elif len(best) > 1:
+            ties.append(left_out.plugin)
+    return loses, ties

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kubesched.config.defaults import without_extenders
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.load import default_config
@@ -10,6 +12,7 @@ from kubesched.framework.registry import Registry
 from kubesched.insight.explain.explainer import Explainer
 from kubesched.insight.state.cluster_state import ClusterState
 from kubesched.insight.state.memory import PretendingClient, in_memory_scheduler
+from kubesched.insight.state.planned_cluster import PlannedCluster
 from kubesched.scheduler.algorithm import MIN_FEASIBLE_NODES_TO_FIND
 
 SAMPLING = (
@@ -48,4 +51,13 @@ def explainer_of(
     sampled = config.percentage_of_nodes_to_score != 100
     if sampled and scheduler.assembly.table.node_count > MIN_FEASIBLE_NODES_TO_FIND:
         notes.append(SAMPLING)
-    return Explainer(scheduler.assembly, notes=notes)
+    copy = copier(config, gates, registry)
+    return Explainer(scheduler.assembly, notes=notes, copy=copy)
+
+
+def copier(
+    config: KubeSchedulerConfiguration, gates: FeatureGates, registry: Registry | None = None
+) -> Callable[[ClusterState], PlannedCluster]:
+    """Makes clusters with this configuration, without extenders, in which fixes are tried."""
+    config, _ = without_extenders(config)
+    return lambda state: PlannedCluster(state, config, gates=gates, registry=registry)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from typing import Final
 
 from kubesched.api.core_v1 import PersistentVolumeClaim, Pod
@@ -27,20 +28,49 @@ from kubesched.scheduler.queue.unschedulable import GATED
 _QUOTED: Final = re.compile(r'"([^"]+)"')
 _UNBOUND_CLAIMS: Final = "UnboundClaims"
 
+_WORDS: Final = {
+    "Node/Add": "a node is added",
+    "Node/UpdateNodeAllocatable": "a node's size changes",
+    "Node/UpdateNodeLabel": "a node's labels change",
+    "Node/UpdateNodeTaint": "a node's taints change",
+    "Node/UpdateNodeDeclaredFeature": "a node's features change",
+    "AssignedPod/Add": "a pod is placed",
+    "AssignedPod/Delete": "a pod leaves",
+    "AssignedPod/UpdatePodLabel": "a pod's labels change",
+    "AssignedPod/UpdatePodScaleDown": "a pod is resized down",
+    "TargetPod/Update": "the pod changes",
+    "TargetPod/UpdatePodLabel": "its labels change",
+    "TargetPod/UpdatePodScaleDown": "it is resized down",
+    "TargetPod/UpdatePodToleration": "it gets a toleration",
+    "TargetPod/UpdatePodGeneratedResourceClaim": "its claims are generated",
+    "storage.k8s.io/VolumeAttachment/Delete": "a volume is detached",
+    "*": "anything changes",
+}
+_NOUNS: Final = {
+    "AssignedPod": "pod",
+    "UnscheduledPod": "pending pod",
+    "PersistentVolumeClaim": "volume claim",
+    "PersistentVolume": "volume",
+}
+_VERBS: Final = {"Add": "is created", "Delete": "is deleted"}
 _SINGLE_ACTIONS: Final = [action for action in Action if action.bit_count() == 1]
 
 
-def another_scheduler(pod: Pod, profiles: Iterable[str]) -> WaitingFor:
+def another_scheduler(pod: Pod, schedulers: Mapping[str, int]) -> WaitingFor:
+    """`schedulers` are those that exist, with how many pods they have placed."""
     name = pod.spec.scheduler_name
-    known = ", ".join(profiles)
-    return WaitingFor(
-        code=OTHER_SCHEDULER.code,
-        plugin="",
-        what=(
-            f"the scheduler {name} is to place it, and no profile has that name (profiles: {known})"
-        ),
-        names=[name],
-    )
+    if schedulers.get(name):
+        what = f"the scheduler {name} is to place it, as it did with {schedulers[name]} other pods"
+    else:
+        what = f"the scheduler {name} is to place it, and nothing tells that there is one"
+        nearest = nearest_scheduler(name, schedulers)
+        what += f"; the nearest name that exists is {nearest}" if nearest else ""
+    return WaitingFor(code=OTHER_SCHEDULER.code, plugin="", what=what, names=[name])
+
+
+def nearest_scheduler(name: str, schedulers: Iterable[str], cutoff: float = 0.0) -> str:
+    """The most similar name, or nothing if none is similar enough."""
+    return next(iter(get_close_matches(name, list(schedulers), n=1, cutoff=cutoff)), "")
 
 
 def deletion() -> WaitingFor:
@@ -110,15 +140,23 @@ def _unbound_claims(pod: Pod, listers: Listers) -> list[str]:
 
 def woken_by(hints: HintMap, plugins: Iterable[str]) -> list[WokenBy]:
     """The events that the rejecting plugins registered for."""
-    return [
-        WokenBy(
-            plugin=plugin,
-            events=list(
-                dict.fromkeys(name for event in hints.events_of(plugin) for name in _names(event))
-            ),
-        )
-        for plugin in sorted(plugins)
-    ]
+    found = []
+    for plugin in sorted(plugins):
+        names = dict.fromkeys(name for event in hints.events_of(plugin) for name in _names(event))
+        words = dict.fromkeys(map(in_words, names))
+        found.append(WokenBy(plugin=plugin, events=list(names), words=list(words)))
+    return found
+
+
+def in_words(event: str) -> str:
+    """An event's name in words: `resource.k8s.io/ResourceSlice/Add` as a slice being created."""
+    if event in _WORDS:
+        return _WORDS[event]
+    resource, _, action = event.rpartition("/")
+    kind = resource.rpartition("/")[2].partition(".")[0]  # `plural.version.group` of other kinds
+    noun = _NOUNS.get(kind) or re.sub(r"(?<=[a-z])(?=[A-Z])", " ", kind)
+    noun = noun if noun.startswith("CSI") else noun.lower()
+    return f"a {noun} {_VERBS.get(action, 'changes')}"
 
 
 def _names(event: ClusterEvent) -> list[str]:

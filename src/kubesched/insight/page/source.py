@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
 from kubesched.api.core_v1 import Pod
-from kubesched.api.kinds import Kind
-from kubesched.client.informers.factory import UndeclaredKind
 from kubesched.config.features import FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.insight.explain.explainer import Explainer
@@ -22,7 +20,7 @@ from kubesched.insight.explain.selection import Selection
 from kubesched.insight.explain.sources import explainer_of
 from kubesched.insight.page.actions import Actions
 from kubesched.insight.recording.reader import RecordingReader
-from kubesched.insight.state.cluster_state import KINDS, ClusterState
+from kubesched.insight.state.cluster_state import ClusterState
 from kubesched.scheduler.decisions import DecisionRing
 from kubesched.scheduler.factory import Assembly
 
@@ -92,25 +90,6 @@ def view_of_state(
     """A fixed state, with an in-memory scheduler loaded from it."""
     explainer = explainer_of(state, config, gates=gates)
     return View(assembly=explainer.assembly, state=lambda: state, explainer=explainer)
-
-
-def state_of_listers(
-    title: str, listers: Listers, unwatched: Callable[[Kind[Any]], list[Any]] | None = None
-) -> ClusterState:
-    """A copy of the informers' stores; the records themselves are shared.
-
-    `unwatched` provides objects of kinds without an informer: decisions do not depend on them, but
-    admission may.
-    """
-    state = ClusterState(title)
-    for kind in KINDS:
-        try:
-            objects = listers.of(kind.record).list()
-        except UndeclaredKind:
-            objects = [] if unwatched is None else unwatched(kind)
-        for obj in objects:
-            state.put(obj)
-    return state
 
 
 class Busy(Exception):

@@ -19,8 +19,8 @@ from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.insight.planning.manifests import Manifest, parse_manifests
 from kubesched.insight.planning.model import Plan
 from kubesched.insight.planning.plan import Changes, plan_in
-from kubesched.insight.planning.world import PlanError, PlannedCluster
 from kubesched.insight.state.cluster_state import ClusterState
+from kubesched.insight.state.planned_cluster import PlanError, PlannedCluster
 from kubesched.plugins.registry import in_tree_registry
 
 MAX_PODS: Final = 20_000

@@ -32,9 +32,9 @@ from kubesched.insight.planning.manifests import Manifest
 from kubesched.insight.planning.model import Capacity, Part, Stop
 from kubesched.insight.planning.stops import stop_of, zone_of
 from kubesched.insight.planning.workloads import SCALED, TEMPLATED, Workloads
-from kubesched.insight.planning.world import PlanError, PlannedCluster
 from kubesched.insight.state.cluster_state import ClusterState
 from kubesched.insight.state.collector import collector_paused
+from kubesched.insight.state.planned_cluster import PlanError, PlannedCluster
 from kubesched.playground.apimachinery.objects import ChangeType
 from kubesched.playground.controllers.statefulset.identity import POD_INDEX_LABEL, POD_NAME_LABEL
 from kubesched.plugins.dynamic_resources import DynamicResources

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from kubesched.api.apps_v1 import ReplicaSet
 from kubesched.api.core_v1 import Pod
-from kubesched.insight.planning.replacements import Replacements, controller_of
 from kubesched.insight.planning.workload_kinds import KINDS, workload_kind
-from kubesched.insight.planning.world import PlanError, PlannedCluster
+from kubesched.insight.state.planned_cluster import PlanError, PlannedCluster
+from kubesched.insight.state.replacements import Replacements, controller_of
 
 
 def doomed_pods(

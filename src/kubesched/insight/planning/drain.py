@@ -14,10 +14,10 @@ from msgspec import structs
 from kubesched.api import selectors
 from kubesched.api.core_v1 import Node, Pod, Taint
 from kubesched.api.names import key_of
-from kubesched.insight.planning.budgets import Budgets
 from kubesched.insight.planning.model import Kept
-from kubesched.insight.planning.replacements import controller_of, is_mirror
-from kubesched.insight.planning.world import PlanError, PlannedCluster
+from kubesched.insight.state.budgets import Budgets
+from kubesched.insight.state.planned_cluster import PlanError, PlannedCluster
+from kubesched.insight.state.replacements import controller_of, is_daemon, is_mirror, pods_on
 
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 NO_CONTROLLER = "it has no controller that would bring it back; kubectl drain needs --force"
@@ -79,19 +79,6 @@ class Drain:
             Kept(pod=key_of(pod.metadata), node=node, reason=self._obstacle(pod))
             for pod in self._candidates(node)
         ]
-
-
-def pods_on(world: PlannedCluster, node: str) -> list[Pod]:
-    """The stored pods that count on a node."""
-    row = world.assembly.table.row_of.get(node)
-    known = world.assembly.table.pods[row].values() if row is not None else ()
-    stored = (world.find(Pod, info.namespace, info.name) for info in known)
-    return [pod for pod in stored if pod is not None]
-
-
-def is_daemon(pod: Pod) -> bool:
-    owner = controller_of(pod)
-    return owner is not None and owner.kind == "DaemonSet"
 
 
 def choose_nodes(world: PlannedCluster, wanted: Iterable[str], option: str) -> list[Node]:

@@ -13,10 +13,11 @@ from kubesched.framework.groups.states import GroupKey, group_of, key_of_group
 from kubesched.framework.groups.tree import GroupCycle, GroupNode
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.queued_pod import QueuedPodInfo
+from kubesched.framework.runtime.maybe_async import finish
 from kubesched.insight.explain.model import Verdict
 from kubesched.insight.explain.pod_groups import cycles_of
 from kubesched.insight.planning.model import Stop
-from kubesched.insight.planning.world import PlanError, PlannedCluster
+from kubesched.insight.state.planned_cluster import PlanError, PlannedCluster
 from kubesched.scheduler.groups.group_cycle import GroupRejected
 
 
@@ -73,7 +74,7 @@ class GangCount:
             framework = self._cycles.validated(node)
         except GroupRejected as error:
             raise PlanError(f"{_named(key_of_group(self._group))}: {error}") from None
-        result = self._cycles.placing(framework, GroupCycle()).run(node)[node.key]
+        result = finish(self._cycles.placing(framework, GroupCycle()).run(node))[node.key]
         placed = result.placed()
         if result.status.is_success and len(placed) == len(members):
             for each in placed:

@@ -6,13 +6,13 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
-import yaml
 
-from kubesched.api.kubernetes_yaml import Json, load
+from kubesched.api.yaml_nodes import YamlError, load
 from kubesched.base.files import MAX_BYTES, read_file
-from kubesched.insight.planning.world import PlanError
+from kubesched.insight.state.planned_cluster import PlanError
 from kubesched.playground.apimachinery.objects import JsonObject
 
 STDIN = "-"
@@ -78,7 +78,7 @@ def parse_manifests(name: str, text: bytes) -> list[Manifest]:
     return manifests
 
 
-def _documents(name: str, text: bytes) -> Iterator[tuple[int, Json]]:
+def _documents(name: str, text: bytes) -> Iterator[tuple[int, Any]]:
     if text.lstrip()[:1] in (b"{", b"["):
         try:
             yield 1, msgspec.json.decode(text)
@@ -95,18 +95,14 @@ def _documents(name: str, text: bytes) -> Iterator[tuple[int, Json]]:
         begin = after
 
 
-def _yaml(name: str, line: int, text: bytes) -> Json:
+def _yaml(name: str, line: int, text: bytes) -> Any:  # noqa: ANN401  # any JSON value
     try:
         return load(text)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        within = 0 if mark is None else mark.line
-        raise PlanError(f"{name}:{line + within}: not valid YAML: {error.problem}") from None
-    except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise PlanError(f"{name}:{line}: not valid YAML: {error}") from None
+    except YamlError as error:
+        raise PlanError(f"{name}:{line + (error.line or 1) - 1}: {error.message}") from None
 
 
-def _objects(name: str, line: int, value: Json) -> Iterator[JsonObject]:
+def _objects(name: str, line: int, value: object) -> Iterator[JsonObject]:
     if isinstance(value, dict) and isinstance(value.get("items"), list):
         for item in value["items"]:
             yield from _objects(name, line, item)

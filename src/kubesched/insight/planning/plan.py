@@ -18,9 +18,8 @@ from kubesched.api.names import key_of
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.framework.registry import Registry
-from kubesched.insight.planning.budgets import Budgets
 from kubesched.insight.planning.deletion import doomed_pods
-from kubesched.insight.planning.drain import Drain, choose_nodes, pods_on
+from kubesched.insight.planning.drain import Drain, choose_nodes
 from kubesched.insight.planning.manifests import Manifest
 from kubesched.insight.planning.model import (
     Evicted,
@@ -32,13 +31,14 @@ from kubesched.insight.planning.model import (
     Utilisation,
 )
 from kubesched.insight.planning.nodes import NewNodes, add_nodes, put_node
-from kubesched.insight.planning.replacements import Replacements, controller_of
 from kubesched.insight.planning.scaling import SCALABLE, Scale, surplus_pods
 from kubesched.insight.planning.stops import stop_of, zone_of
 from kubesched.insight.planning.utilisation import tightest, utilisation_of
 from kubesched.insight.planning.workloads import Workloads
-from kubesched.insight.planning.world import PlanError, PlannedCluster
+from kubesched.insight.state.budgets import Budgets
 from kubesched.insight.state.cluster_state import ClusterState
+from kubesched.insight.state.planned_cluster import PlanError, PlannedCluster
+from kubesched.insight.state.replacements import Replacements, controller_of, pods_on
 from kubesched.playground.apimachinery.objects import ChangeType
 
 DELETE, DRAIN, REMOVAL, PREEMPTION = "delete", "drain", "removal", "preemption"

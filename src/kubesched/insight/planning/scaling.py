@@ -9,8 +9,8 @@ from kubesched.api import codec
 from kubesched.api.core_v1 import Pod
 from kubesched.api.names import key_of
 from kubesched.insight.planning.deletion import pods_of, workload_named
-from kubesched.insight.planning.replacements import Replacements
-from kubesched.insight.planning.world import PlanError, PlannedCluster
+from kubesched.insight.state.planned_cluster import PlanError, PlannedCluster
+from kubesched.insight.state.replacements import Replacements
 from kubesched.playground.controllers.pods import deletion_order
 
 SCALABLE = ("Deployment", "ReplicaSet", "StatefulSet")

@@ -8,7 +8,7 @@ from kubesched.api.core_v1 import Node, Pod
 from kubesched.insight.explain import Explainer, Explanation
 from kubesched.insight.explain.selection import every_node
 from kubesched.insight.planning.model import Stop, ZoneStop
-from kubesched.insight.planning.world import PlannedCluster
+from kubesched.insight.state.planned_cluster import PlannedCluster
 
 ZONE = "topology.kubernetes.io/zone"
 

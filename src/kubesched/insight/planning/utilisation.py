@@ -8,7 +8,7 @@ from kubesched.api.core_v1 import Node
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.insight.planning.model import Amount, Utilisation
 from kubesched.insight.planning.stops import zone_of
-from kubesched.insight.planning.world import PlannedCluster
+from kubesched.insight.state.planned_cluster import PlannedCluster
 
 PODS = "pods"
 

@@ -20,8 +20,8 @@ from kubesched.base.clock import Clock
 from kubesched.base.errors import AlreadyExists, ApiError
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.insight.planning.manifests import Manifest
-from kubesched.insight.planning.world import PlanError
 from kubesched.insight.state.cluster_state import KINDS, ClusterState
+from kubesched.insight.state.planned_cluster import PlanError
 from kubesched.playground.apimachinery.catalog import ResourceInfo
 from kubesched.playground.apimachinery.objects import ChangeType, JsonObject, copy_json
 from kubesched.playground.client.local import LocalApi

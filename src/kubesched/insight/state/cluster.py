@@ -36,7 +36,7 @@ from kubesched.api.kinds import kind_of
 from kubesched.api.meta import Record
 from kubesched.api.names import key_of, object_key
 from kubesched.base.clock import ManualClock
-from kubesched.base.errors import KubeschedError, NotFound
+from kubesched.base.errors import ConfigError, FieldProblem, KubeschedError, NotFound
 from kubesched.base.metrics.registry import MetricsRegistry
 from kubesched.client.pool import HttpTransport
 from kubesched.client.transport import Transport
@@ -486,10 +486,17 @@ class _Timer:
 
 
 def registry_with(plugins: Sequence[type[Plugin]]) -> Registry:
-    """The in-tree and installed plugins, and these."""
+    """The in-tree and installed plugins, and these.
+
+    Raises:
+        ConfigError: one of them is no plugin class.
+    """
     registry = in_tree_registry()
     registry.add_installed()
     for plugin in plugins:
+        if not isinstance(plugin, type) or not issubclass(plugin, Plugin):
+            problem = FieldProblem("plugins", f"{plugin!r} is no class that derives from Plugin")
+            raise ConfigError([problem])
         registry.register(plugin.name, partial(_same, plugin))
     return registry
 

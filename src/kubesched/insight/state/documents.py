@@ -16,14 +16,13 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import yaml
 
 from kubesched.api import codec
 from kubesched.api.codec import DECODE_ERRORS, MalformedObject
 from kubesched.api.core_v1 import Pod, PodSpec, PodStatus
 from kubesched.api.kinds import Kind, find_kind
-from kubesched.api.kubernetes_yaml import Json, compose, load
 from kubesched.api.meta import ListMeta, ObjectMeta
+from kubesched.api.yaml_nodes import Mapping, Sequence, YamlError, load, parse_text
 from kubesched.client.informers.sharing import Sharing
 from kubesched.insight.state.archive import is_header, read_header
 from kubesched.insight.state.cluster_state import ClusterState
@@ -235,13 +234,8 @@ class DocumentReader:
         try:
             text, line = self._yaml_items(text, line)
             value = load(text)
-        except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
-            within = 0 if mark is None else mark.line
-            self._problem(line + within, f"not valid YAML: {error.problem}")
-            return
-        except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
-            self._problem(line, f"not valid YAML: {error}")
+        except YamlError as error:
+            self._problem(line + (error.line or 1) - 1, error.message)
             return
         if value is None:
             return
@@ -271,7 +265,7 @@ class DocumentReader:
             item = b"  " + text[at + 2 : end]
             try:
                 value = load(item)
-            except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError):
+            except YamlError:
                 break  # malformed, or dependent on its context
             if not isinstance(value, dict) or not value.get("kind") or not value.get("apiVersion"):
                 break
@@ -284,7 +278,7 @@ class DocumentReader:
 
     def _yaml_object(
         self,
-        value: Json,
+        value: Any,  # noqa: ANN401  # any JSON value
         api_version: str,
         kind_name: str,
         text: bytes,
@@ -353,14 +347,10 @@ def _line_at(view: memoryview, offset: int) -> int:
 def _item_line(text: bytes, index: int | None) -> int:
     """Lines from a document's start to its item; parsed again, which is fine for an error path."""
     try:
-        root = compose(text)
-    except yaml.YAMLError:
+        root = parse_text(text)
+    except YamlError:
         return 0
-    if not isinstance(root, yaml.MappingNode):
-        return 0
-    if index is None:
-        return int(root.start_mark.line)
-    for key, value in root.value:
-        if key.value == "items":
-            return int(value.value[index].start_mark.line)
-    return 0
+    if index is None or not isinstance(root, Mapping):
+        return root.line - 1 if isinstance(root, Mapping) else 0
+    items = next(value for key, value in root.entries if key.text == "items")
+    return items.items[index].line - 1 if isinstance(items, Sequence) else 0

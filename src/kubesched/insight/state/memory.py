@@ -17,6 +17,7 @@ from typing import Any, NoReturn, TypeVar, cast
 from msgspec import to_builtins
 
 from kubesched.api.core_v1 import Namespace, Node, Pod
+from kubesched.api.kinds import Kind
 from kubesched.api.meta import CustomObject, Record
 from kubesched.api.names import key_of, object_key
 from kubesched.api.scheduling_v1alpha3 import CompositePodGroup
@@ -25,15 +26,16 @@ from kubesched.base.clock import Clock, ManualClock
 from kubesched.base.errors import KubeschedError, NotFound
 from kubesched.base.metrics.registry import MetricsRegistry
 from kubesched.base.metrics.scheduler import MetricGates, SchedulerMetrics
+from kubesched.client.informers.factory import UndeclaredKind
 from kubesched.client.informers.lister import Lister
 from kubesched.client.informers.store import Store
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.load import default_config
 from kubesched.config.types import KubeSchedulerConfiguration
-from kubesched.framework.handle import EventRecorder, SchedulerClient
+from kubesched.framework.handle import EventRecorder, Listers, SchedulerClient
 from kubesched.framework.registry import Registry
 from kubesched.framework.waiting_pods import CallLater
-from kubesched.insight.state.cluster_state import ClusterState
+from kubesched.insight.state.cluster_state import KINDS, ClusterState
 from kubesched.insight.state.collector import collector_paused
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.scheduler.event_handlers import EventHandlers
@@ -52,8 +54,7 @@ class MemoryLister(Lister[Any]):
     """A lister whose owner writes to its store. Writes reach subscribers, but no event handler."""
 
     def __init__(self) -> None:
-        self.store: Store[Any] = Store()
-        super().__init__(self.store)
+        super().__init__(Store())
 
     def put(self, obj: Any) -> Any:  # noqa: ANN401  # of whichever kind
         """Store an object; returns the previous one."""
@@ -239,3 +240,22 @@ def _fill(handlers: EventHandlers, listers: MemoryListers, state: ClusterState) 
             except KubeschedError as error:
                 problems.append(f"{kind.__name__} {key_of(obj.metadata)}: {error}")
     return problems
+
+
+def state_of_listers(
+    title: str, listers: Listers, unwatched: Callable[[Kind[Any]], list[Any]] | None = None
+) -> ClusterState:
+    """A copy of the informers' stores; the records themselves are shared.
+
+    `unwatched` provides objects of kinds without an informer: decisions do not depend on them, but
+    admission may.
+    """
+    state = ClusterState(title)
+    for kind in KINDS:
+        try:
+            objects = listers.of(kind.record).list()
+        except UndeclaredKind:
+            objects = [] if unwatched is None else unwatched(kind)
+        for obj in objects:
+            state.put(obj)
+    return state

@@ -26,7 +26,7 @@ from kubesched.insight.explain.fixes.changes import (
     edited,
 )
 from kubesched.insight.explain.fixes.entry import changes_for_entry
-from kubesched.insight.explain.fixes.search import FixSearch, size_of
+from kubesched.insight.explain.fixes.search import FixSearch, Proposal
 from kubesched.insight.explain.model import Verdict
 from kubesched.insight.explain.selection import no_node
 from kubesched.insight.explain.sources import explainer_of
@@ -102,9 +102,17 @@ def filler(name, on, cpu="3"):
 
 def test_a_smaller_request_a_pod_that_leaves_or_a_new_node():
     assert fixes_of(make_pod("a").cpu("2"), node("n"), filler("b", "n")) == [
+        ("add a node like n", "n-new-1"),
         ("request cpu 1 instead of 2", "n"),
         ("delete default/b", "n"),
-        ("add a node like n", "n-copy"),
+    ]
+
+
+def test_a_small_cut_of_a_request_comes_before_a_new_node():
+    found = fixes_of(make_pod("a").cpu("2"), node("n"), filler("b", "n", cpu="2500m"))
+    assert [text for text, _ in found][:2] == [
+        "request cpu 1500m instead of 2",
+        "add a node like n",
     ]
 
 
@@ -116,7 +124,8 @@ def test_a_taint_is_tolerated_or_removed():
 
 
 def test_taints_that_the_node_controller_manages_are_left_alone():
-    assert fixes_of(make_pod("a"), node("n").taint("node.kubernetes.io/not-ready")) == []
+    found = fixes_of(make_pod("a"), node("n").taint("node.kubernetes.io/not-ready"))
+    assert found == [("add a node like n", "n-new-1")]
 
 
 def test_a_cordoned_node_is_uncordoned_with_its_taint():
@@ -126,9 +135,20 @@ def test_a_cordoned_node_is_uncordoned_with_its_taint():
 
 def test_a_selector_is_dropped_or_the_node_labelled():
     assert fixes_of(make_pod("a").node_selector(disk="ssd"), node("n")) == [
-        ("drop the selector disk=ssd", "n"),
         ("label n disk=ssd", "n"),
+        ("drop the selector disk=ssd", "n"),
     ]
+
+
+@pytest.mark.parametrize("key", [ZONE, HOST, "node-role.kubernetes.io/infra", "x.k8s.io/y"])
+def test_labels_that_the_cluster_sets_are_not_suggested(key):
+    pod = make_pod("a").node_selector(**{key: "b"})
+    assert fixes_of(pod, node("n")) == [(f"drop the selector {key}=b", "n")]
+
+
+def test_a_label_that_contradicts_another_is_not_suggested():
+    pod = make_pod("a").node_selector(disk="ssd")
+    assert fixes_of(pod, node("n").label("disk", "hdd")) == [("drop the selector disk=ssd", "n")]
 
 
 def test_an_expression_of_node_affinity_is_dropped():
@@ -143,22 +163,23 @@ def test_an_expression_of_node_affinity_is_dropped():
         ]
     }
     found = fixes_of(make_pod("a").affinity("nodeAffinity", required=terms), node("n"))
-    assert found == [("drop the node affinity disk In [ssd]", "n"), ("label n disk=ssd", "n")]
+    assert found == [("label n disk=ssd", "n"), ("drop the node affinity disk In [ssd]", "n")]
 
 
 def test_a_host_port_is_dropped_or_its_holder_deleted():
     holder = make_pod("b").host_port(80).on("n")
     assert fixes_of(make_pod("a").host_port(80), node("n"), holder) == [
+        ("add a node like n", "n-new-1"),
         ("drop host port 80/TCP", "n"),
         ("delete default/b", "n"),
-        ("add a node like n", "n-copy"),
     ]
 
 
 def test_anti_affinity_is_dropped_or_the_other_pod_deleted():
     pod = make_pod("a").pod_anti_affinity(HOST, app="x").label("app", "x")
     found = fixes_of(pod, node("n"), make_pod("b").label("app", "x").on("n"))
-    assert found[:2] == [
+    assert found == [
+        ("add a node like n", "n-new-1"),
         ("drop the pod anti-affinity over kubernetes.io/hostname (term 1)", "n"),
         ("delete default/b", "n"),
     ]
@@ -183,7 +204,7 @@ def test_conditions_add_up_only_where_no_node_needs_fewer_changes():
         filler("b", "n1"),
         filler("c", "n2"),
     )
-    assert found[0] == ("tolerate gpu:NoSchedule and request cpu 1 instead of 2", "n1")
+    assert found[0][0] == "tolerate gpu:NoSchedule and request cpu 1 instead of 2"
 
 
 def test_a_pod_that_fits_needs_no_fix():
@@ -302,7 +323,8 @@ def test_commands_for_a_pod_without_owner():
 
 def test_the_template_of_the_owner_is_patched():
     found = commands(owned(make_pod("a"), "StatefulSet", "db"), node("n").taint("gpu"))
-    (command,), effects = found["AddToleration"]
+    (command, then), effects = found["AddToleration"]
+    assert then == "kubectl delete pod -n default a"
     assert command == (
         "kubectl patch statefulset db -n default --type=json -p "
         '\'[{"op":"add","path":"/spec/template/spec/tolerations","value":'
@@ -430,7 +452,8 @@ def test_no_fix_is_wrong_and_none_smaller_exists(seed):
     with explainer.as_pending(pod) as info:
         search = FixSearch(framework, evaluate(framework, info), before)
         verified = list(search.verified())
-    for proposal, others in verified:
+    for tried in verified:
+        proposal, others = tried.proposal, tried.other_nodes
         changes = (*before, *proposal.changes)
         feasible = feasible_after(state, pod, changes)
         assert proposal.node_name in feasible, "a fix that does not help"
@@ -438,24 +461,29 @@ def test_no_fix_is_wrong_and_none_smaller_exists(seed):
         for size in range(len(changes)):
             for fewer in combinations(changes, size):
                 assert not feasible_after(state, pod, fewer), "a part of the fix is enough"
-    smallest = smallest_by_force(state, pod, before)
+    cheapest = cheapest_by_force(state, pod, before)
     without_new_nodes = [
-        p.size for p, _ in verified if not any(isinstance(c, NodeAddition) for c in p.changes)
+        tried.proposal
+        for tried in verified
+        if not any(isinstance(c, NodeAddition) for c in tried.proposal.changes)
     ]
-    if smallest is not None:
-        assert min(without_new_nodes) == smallest
+    if cheapest is not None:
+        assert min(proposal.cost for proposal in without_new_nodes) == cheapest
     else:
-        assert all(size > LARGEST for size in without_new_nodes)
+        assert all(len(proposal.changes) > LARGEST for proposal in without_new_nodes)
     explainer.assembly.scheduler.check_invariants()
     assert explainer.explain(pod, no_node, fix=True) == found, "trials are put back"
 
 
-def smallest_by_force(state: ClusterState, pod: Pod, before) -> int | None:
-    """The size of a smallest set besides what is needed in any case."""
-    space = list(search_space(state, pod))
-    for size in range(LARGEST + 1):
-        for name, changes in space:
-            for chosen in combinations(changes, size):
-                if name in feasible_after(state, pod, (*before, *chosen)):
-                    return size_of(chosen)
+def cheapest_by_force(state: ClusterState, pod: Pod, before) -> float | None:
+    """The cost of the cheapest set besides what is needed in any case."""
+    sets = [
+        Proposal(chosen, name)
+        for name, changes in search_space(state, pod)
+        for size in range(LARGEST + 1)
+        for chosen in combinations(changes, size)
+    ]
+    for proposal in sorted(sets, key=lambda proposal: proposal.order):
+        if proposal.node_name in feasible_after(state, pod, (*before, *proposal.changes)):
+            return proposal.cost
     return None

@@ -29,6 +29,7 @@ CODES = [
     "DiskConflict",
     "ExistingPodAntiAffinityViolated",
     "FeatureMissing",
+    "HeldByPermit",
     "HostPortTaken",
     "InsufficientResource",
     "NoVolumeToBind",

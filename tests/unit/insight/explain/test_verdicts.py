@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from explaining import explain, explainer, state_of
+from explaining import HEADER, explain, explainer, state_of
 
 from kubesched.api.core_v1 import Pod
+from kubesched.config.load import load
+from kubesched.framework.interfaces import ScorePlugin
 from kubesched.framework.status import error_status, unschedulable
 from kubesched.framework.verdicts import Verdicts
 from kubesched.insight.explain.model import Verdict
 from kubesched.insight.explain.sources import explainer_of
 from kubesched.insight.state.memory import in_memory_scheduler
 from kubesched.plugins.node_ports import NodePorts
+from kubesched.plugins.registry import in_tree_registry
 from kubesched.scheduler.scheduler import FINISHED
 from kubesched.testing import make_node, make_pod
 
@@ -163,6 +166,26 @@ def test_a_plugin_is_decisive_if_another_node_wins_without_it():
             decisive.append(plugin)
     assert decisive
     assert found.chosen.decisive == decisive
+
+
+class Power(ScorePlugin):
+    name = "Power"
+
+    def score(self, state, pod, node_info):
+        return {"n1": 100, "n2": 60, "n3": 20}[node_info.node.metadata.name]
+
+
+def test_a_plugin_without_which_others_tie_is_told():
+    registry = in_tree_registry()
+    registry.register("Power", lambda: Power)
+    plugins = "profiles: [{plugins: {score: {enabled: [{name: Power, weight: 10}]}}}]\n"
+    pod = make_pod("a").build()
+    state = state_of(pod, node("n1"), node("n2"), node("n3"))
+    found = explainer_of(state, load((HEADER + plugins).encode()), registry=registry).explain(pod)
+    assert (found.chosen.node, found.chosen.tied) == ("n1", 0)
+    assert (found.chosen.decisive, found.chosen.tying) == ([], ["Power"])
+    without = explain(make_pod("a"), node("n1"), node("n2"), node("n3"))
+    assert without.chosen.tied == 2, "the same by asking a scheduler without the plugin"
 
 
 def test_explaining_a_placed_pod_leaves_the_scheduler_as_it_was():

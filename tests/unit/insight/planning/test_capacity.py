@@ -16,8 +16,8 @@ from kubesched.insight.explain import Verdict
 from kubesched.insight.planning.capacity import _Count, count_capacity
 from kubesched.insight.planning.manifests import Manifest
 from kubesched.insight.planning.workloads import Workloads
-from kubesched.insight.planning.world import PlanError
 from kubesched.insight.state.cluster_state import ClusterState
+from kubesched.insight.state.planned_cluster import PlanError
 from kubesched.testing import Cluster, make_node, make_pod
 
 

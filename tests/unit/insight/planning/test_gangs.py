@@ -14,8 +14,8 @@ from kubesched.config.features import FeatureGates, from_map
 from kubesched.insight.planning.capacity import count_capacity
 from kubesched.insight.planning.manifests import parse_manifests
 from kubesched.insight.planning.plan import Changes, make_plan
-from kubesched.insight.planning.world import PlanError
 from kubesched.insight.state.cluster_state import ClusterState
+from kubesched.insight.state.planned_cluster import PlanError
 
 TOPOLOGY = "TopologyAwareWorkloadScheduling"
 GROUP = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubesched.insight.planning.manifests import read_manifests
-from kubesched.insight.planning.world import PlanError
+from kubesched.insight.state.planned_cluster import PlanError
 
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n"
 

@@ -16,7 +16,7 @@ from kubesched.api.policy_v1 import PodDisruptionBudget
 from kubesched.insight.explain import Verdict
 from kubesched.insight.planning.manifests import Manifest
 from kubesched.insight.planning.nodes import NewNodes
-from kubesched.insight.planning.world import PlanError
+from kubesched.insight.state.planned_cluster import PlanError
 from kubesched.testing import make_pod
 
 

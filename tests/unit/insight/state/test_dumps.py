@@ -185,8 +185,8 @@ BROKEN = {**POD, "spec": {"containers": "none"}}
         pytest.param("[1, 2]", ":1: neither an object nor a list", id="a JSON array"),
         pytest.param("just text", ":1: neither an object nor a list", id="text"),
         pytest.param("{" * 100_000, ":1: ", id="nested JSON"),
-        pytest.param("a: " + "[" * 100_000, ":1: not valid YAML", id="nested YAML"),
-        pytest.param(b"a: \xff\xfe", ":1: not valid YAML", id="no UTF-8"),
+        pytest.param("a: " + "[" * 100_000, ":1: nested deeper than 150 levels", id="nested YAML"),
+        pytest.param(b"a: \xff\xfe", ":1: not UTF-8 text", id="no UTF-8"),
     ],
 )  # fmt: skip
 def test_broken_input_is_named_by_file_line_and_object(

@@ -12,15 +12,16 @@ import msgspec
 from msgspec import structs
 
 from kubesched.api.core_v1 import Node, Pod, Taint
+from kubesched.api.meta import Record
 from kubesched.api.names import key_of
 from kubesched.insight.explain.details import taint_text
+from kubesched.insight.state.node_copies import fresh, named
 from kubesched.playground.registry.patching.json_patch import apply_json_patch
 
 Operation = dict[str, Any]
 """One operation of a JSON patch (RFC 6902)."""
 
 CORDON_TAINT = "node.kubernetes.io/unschedulable"
-HOSTNAME = "kubernetes.io/hostname"
 ADD_TOLERATION = "AddToleration"
 
 
@@ -33,7 +34,7 @@ class ChangeBase:
     text: str
     """Readable description: `request cpu 9 instead of 14`."""
     cost: float
-    """Fixes of equal size are sorted by the sum of these, the least intrusive first."""
+    """How much it disturbs; fixes are sorted by the sum of these."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -61,6 +62,22 @@ def pod_edit(
     return PodEdit(
         kind, text, cost, tuple(json.dumps(operation) for operation in operations), in_place
     )
+
+
+@dataclass(frozen=True, slots=True)
+class RequestEdit(PodEdit):
+    """Lowers the pod's request of a resource."""
+
+    resource: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SkewEdit(PodEdit):
+    """Raises the maxSkew of a spread constraint."""
+
+    index: int = 0
+    topology_key: str = ""
+    skew: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +151,29 @@ class PodDeletion(ChangeBase):
 
 @dataclass(frozen=True, slots=True)
 class NodeAddition(ChangeBase):
-    """A new, empty node with the shape of an existing one."""
+    """New nodes with the shape of an existing one, empty but for its daemons."""
 
     node: Node
+    like: str
+    count: int = 1
 
 
-AnyChange = PodEdit | NodeEdit | PodDeletion | NodeAddition | PluginExclusion
+@dataclass(frozen=True, slots=True)
+class ObjectChange(ChangeBase):
+    """Creates, replaces or deletes objects other than nodes and the pod: claims, for one."""
+
+    object: str
+    """`kind/namespace/name` of the object that the change is about."""
+    stored: tuple[Record, ...] = ()
+    """Objects as they are afterwards, new or replaced."""
+    deleted: tuple[Record, ...] = ()
+    leaving: tuple[Pod, ...] = ()
+    """Placed pods that are deleted with it."""
+    commands: tuple[str, ...] = ()
+    effects: tuple[str, ...] = ()
+
+
+AnyChange = PodEdit | NodeEdit | PodDeletion | NodeAddition | PluginExclusion | ObjectChange
 
 
 def plugin_exclusion(plugin: str) -> PluginExclusion:
@@ -152,20 +186,13 @@ def deletion(pod: Pod, violates_budget: bool) -> PodDeletion:
     return PodDeletion("DeletePod", f"delete {key_of(pod.metadata)}", cost, pod)
 
 
-def addition(node: Node) -> NodeAddition:
-    """A node like the given one: same size, labels and taints, without pods, not cordoned."""
+def addition(node: Node, count: int = 1) -> NodeAddition:
+    """Nodes like the given one: same size, labels and taints, not cordoned."""
     like = node.metadata.name
-    name = f"{like}-copy"
-    labels = dict(node.metadata.labels or {})
-    if HOSTNAME in labels:
-        labels[HOSTNAME] = name
-    taints = [taint for taint in node.spec.taints or () if taint.key != CORDON_TAINT]
-    metadata = structs.replace(
-        node.metadata, name=name, uid=f"{node.metadata.uid}-copy", labels=labels
-    )
-    spec = structs.replace(node.spec, unschedulable=False, taints=taints or None)
-    made = structs.replace(node, metadata=metadata, spec=spec)
-    return NodeAddition("AddNode", f"add a node like {like}", 8.0, made)
+    nodes = "a node" if count == 1 else f"{count} nodes"
+    made = named(fresh(node), f"{like}-new-1")
+    cost = 3.9 + 0.1 * (count - 1)
+    return NodeAddition("AddNode", f"add {nodes} like {like}", cost, made, like, count)
 
 
 def edited(pod: Pod, edits: Sequence[PodEdit]) -> Pod:

@@ -15,6 +15,7 @@ from kubesched.insight.explain.fixes.changes import (
     ClaimExclusion,
     GateRemoval,
     NodeEdit,
+    ObjectChange,
     Operation,
     PodDeletion,
     PodEdit,
@@ -22,8 +23,12 @@ from kubesched.insight.explain.fixes.changes import (
 )
 
 _WITH_TEMPLATE = frozenset(
-    {"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController"}
+    {"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController", "Job"}
 )
+_KEEPS_PODS = frozenset({"ReplicaSet", "StatefulSet", "ReplicationController"})
+"""Kinds that leave pending pods as they are when their template changes."""
+_OF_JOB = ("controller-uid", "batch.kubernetes.io/controller-uid")
+"""Labels that the API server gives to a Job's template."""
 
 
 def commands_for(pod: Pod, changes: Sequence[AnyChange], listers: Listers | None) -> list[str]:
@@ -31,8 +36,11 @@ def commands_for(pod: Pod, changes: Sequence[AnyChange], listers: Listers | None
     edits = [change for change in changes if is_to_be_made(change)]
     gates = [change for change in changes if isinstance(change, GateRemoval)]
     others = [change.command for change in changes if isinstance(change, NodeEdit | PodDeletion)]
+    for change in changes:
+        if isinstance(change, ObjectChange):
+            others += change.commands
     if edits:
-        others.append(_edit_command(pod, edits, listers))
+        others += _edit_commands(pod, edits, listers)
     if gates:
         others.append(_patch_command(pod, patch_of(gates)))
     return others
@@ -43,26 +51,60 @@ def is_to_be_made(change: AnyChange) -> TypeGuard[PodEdit]:
     return isinstance(change, PodEdit) and not isinstance(change, ClaimExclusion | GateRemoval)
 
 
-def _edit_command(pod: Pod, edits: Sequence[PodEdit], listers: Listers | None) -> str:
+def _edit_commands(pod: Pod, edits: Sequence[PodEdit], listers: Listers | None) -> list[str]:
     operations = patch_of(edits)
     namespace = shlex.quote(pod.metadata.namespace)
     owner = template_owner(pod, listers)
-    if owner is not None:
-        kind, name = owner
-        prefixed = [
-            {**operation, "path": f"/spec/template{operation['path']}"} for operation in operations
-        ]
-        return (
-            f"kubectl patch {kind.lower()} {shlex.quote(name)} -n {namespace} --type=json "
-            f"-p {_quoted(prefixed)}"
-        )
-    if all(edit.is_allowed_in_place for edit in edits):
-        return _patch_command(pod, operations)
-    name = shlex.quote(pod.metadata.name)
-    return (
-        f"kubectl get pod {name} -n {namespace} -o json | kubectl patch --local -f - --type=json "
-        f"-p {_quoted(operations)} -o json | kubectl replace --force -f -"
+    if owner is None:
+        if pod.metadata.controller() is not None:
+            return []  # of a kind whose template is not known
+        if all(edit.is_allowed_in_place for edit in edits):
+            return [_patch_command(pod, operations)]
+        return [_recreate_command("pod", pod.metadata.name, namespace, operations)]
+    kind, name = owner
+    prefixed = [
+        {**operation, "path": f"/spec/template{operation['path']}"} for operation in operations
+    ]
+    if kind == "Job":
+        return [_recreate_command("job", name, namespace, [*prefixed, *_without_job_labels(pod)])]
+    patch = (
+        f"kubectl patch {kind.lower()} {shlex.quote(name)} -n {namespace} --type=json "
+        f"-p {_quoted(prefixed)}"
     )
+    pending = " ".join(map(shlex.quote, _pending(pod, listers)))
+    return [patch, *([f"kubectl delete pod -n {namespace} {pending}"] * (kind in _KEEPS_PODS))]
+
+
+def _recreate_command(kind: str, name: str, namespace: str, operations: Sequence[Operation]) -> str:
+    return (
+        f"kubectl get {kind} {shlex.quote(name)} -n {namespace} -o json | "
+        f"kubectl patch --local -f - --type=json -p {_quoted(operations)} -o json | "
+        "kubectl replace --force -f -"
+    )
+
+
+def _without_job_labels(pod: Pod) -> list[Operation]:
+    """Selector and labels that name the old Job; the API server sets those of the new one."""
+    labels = [label for label in _OF_JOB if label in (pod.metadata.labels or {})]
+    paths = [
+        "/spec/selector",
+        *(f"/spec/template/metadata/labels/{label.replace('/', '~1')}" for label in labels),
+    ]
+    return [{"op": "remove", "path": path} for path in paths]
+
+
+def _pending(pod: Pod, listers: Listers | None) -> list[str]:
+    """The pods of the same controller that have no node."""
+    owner, meta = pod.metadata.controller(), pod.metadata
+    pods = listers.of(Pod).list(meta.namespace) if listers is not None else [pod]
+    return [
+        other.metadata.name
+        for other in pods
+        if not other.spec.node_name
+        and (of := other.metadata.controller()) is not None
+        and owner is not None
+        and of.uid == owner.uid
+    ]
 
 
 def _patch_command(pod: Pod, operations: Sequence[Operation]) -> str:

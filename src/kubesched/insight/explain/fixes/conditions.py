@@ -42,14 +42,14 @@ from kubesched.insight.explain.reasons import (
     UNTOLERATED_TAINT,
     code_of_reason,
 )
+from kubesched.insight.explain.volumes import OF_VOLUMES
 from kubesched.plugins.registry import IN_TREE
 
-_OF_VOLUMES = frozenset(
-    {"VolumeBinding", "VolumeRestrictions", "VolumeZone", "NodeVolumeLimits", "CSILimits"}
-)
 _MANAGED = "node.kubernetes.io/"
 """Taints managed by the node controller, which sets them again if they are removed by hand."""
 
+_RESERVED = ("kubernetes.io", "k8s.io")
+"""Label domains, with their subdomains: zones, host names, roles, kinds of machines."""
 _LARGEST_SKEW = 10_000
 
 _DELETABLE = frozenset(
@@ -68,6 +68,10 @@ Probe = Callable[[str, Sequence[PodEdit]], bool]
 """(plugin, edits) -> whether the edited pod passes that plugin's filter on the node."""
 
 
+OtherChanges = Callable[[int, str, str], Sequence[AnyChange]]
+"""(row, plugin, reason) -> changes of other objects than the pod and the node."""
+
+
 @dataclass(slots=True)
 class Condition:
     """One obstacle for the pod on one node."""
@@ -84,7 +88,9 @@ class Condition:
         return self.code in _DELETABLE
 
 
-def conditions_at(evaluation: Evaluation, row: int, probe: Probe) -> list[Condition]:
+def conditions_at(
+    evaluation: Evaluation, row: int, probe: Probe, others: OtherChanges
+) -> list[Condition]:
     """All conditions of a node; one that is not deletable and has no alternatives rules it out."""
     node = evaluation.table.nodes[row]
     assert node is not None, "the row of a node"
@@ -96,14 +102,14 @@ def conditions_at(evaluation: Evaluation, row: int, probe: Probe) -> list[Condit
             make = finder.by_code.get(code.code)
             if rejections.plugin not in IN_TREE:
                 make = finder.other_plugin(rejections.plugin)
-            elif rejections.plugin in _OF_VOLUMES and code.code not in _DELETABLE:
+            elif rejections.plugin in OF_VOLUMES and code.code not in _DELETABLE:
                 make = finder.volumes(rejections.plugin)
-            if make is None:
-                conditions.append(Condition(rejections.plugin, code.code, reason))
-                continue
-            for condition in make(reason):
+            found = [Condition("", "", reason)] if make is None else list(make(reason))
+            more = others(row, rejections.plugin, reason)
+            for condition in found:
                 condition.plugin, condition.code = rejections.plugin, code.code
-                conditions.append(condition)
+                condition.alternatives += more
+            conditions += found
     if finder.is_cordoned:  # uncordoning also removes the taint
         conditions = [condition for condition in conditions if condition.reason != CORDON_TAINT]
     return conditions
@@ -161,13 +167,16 @@ class _Finder:
         labels = self._node.metadata.labels or {}
         for key, wanted in (self._pod.spec.node_selector or {}).items():
             if labels.get(key) != wanted:
-                label = self._label(key, wanted)
-                yield Condition("", "", key, [pod_edits.drop_selector(key, wanted), label])
+                labels_ = self._labels(key, wanted)
+                yield Condition("", "", key, [pod_edits.drop_selector(key, wanted), *labels_])
         terms = _required_terms(self._pod)
         matchers = [ParsedTerm(term) for term in terms]
         if not terms or any(matcher.matches(labels, self._name) for matcher in matchers):
             return
-        if len(terms) > 1 or terms[0].match_fields:
+        if any(term.match_fields for term in terms):
+            yield Condition("", "", reason)  # its DaemonSet pins it to a node
+            return
+        if len(terms) > 1:
             yield Condition("", "", reason, [pod_edits.drop_node_affinity()])
             return
         failing = [
@@ -185,14 +194,18 @@ class _Finder:
                 else pod_edits.drop_expression(at, requirement)
             ]
             if requirement.operator == "In" and requirement.values:
-                alternatives.append(self._label(requirement.key, requirement.values[0]))
+                alternatives += self._labels(requirement.key, requirement.values[0])
             elif requirement.operator == "Exists":
-                alternatives.append(self._label(requirement.key, ""))
+                alternatives += self._labels(requirement.key, "")
             yield Condition("", "", requirement.key, alternatives)
 
-    def _label(self, key: str, value: str) -> NodeEdit:
+    def _labels(self, key: str, value: str) -> list[NodeEdit]:
+        """A label for the node, unless it would contradict one or is for the cluster to set."""
+        domain = key.partition("/")[0] if "/" in key else ""
+        if key in (self._node.metadata.labels or {}) or _is_reserved(domain):
+            return []
         text = f"label {self._name} {key}={value}"
-        return NodeEdit("LabelNode", text, 3.2, self._name, label=(key, value))
+        return [NodeEdit("LabelNode", text, 3.2, self._name, label=(key, value))]
 
     def _ports(self, reason: str) -> Iterator[Condition]:
         used = self._evaluation.table.ports_at(self._row)
@@ -300,6 +313,11 @@ class _Finder:
             key = constraint.topology_key
             if constraint.when_unsatisfiable == "DoNotSchedule" and key not in labels:
                 yield Condition("", "", f"{reason}: {at}", [pod_edits.soften_spread(at, key)])
+
+
+def _is_reserved(domain: str) -> bool:
+    """Whether kubelets, cloud providers and installers set labels with this prefix."""
+    return domain in _RESERVED or domain.endswith(tuple(f".{name}" for name in _RESERVED))
 
 
 def _pod_terms(pod: Pod, kind: str) -> Sequence[PodAffinityTerm]:

@@ -10,6 +10,7 @@ from kubesched.insight.explain.fixes.changes import (
     AnyChange,
     ClaimExclusion,
     GateRemoval,
+    ObjectChange,
     PluginExclusion,
 )
 from kubesched.plugins.helper.volumes.claims import is_fully_bound
@@ -27,6 +28,8 @@ def notes_on(changes: Sequence[AnyChange], pod: Pod, listers: Listers | None) ->
             if listers is not None:
                 yield _on_claim(pod.metadata.namespace, change.claim, listers)
             yield ANOTHER_VOLUME
+        elif isinstance(change, ObjectChange):
+            yield from change.effects
         elif isinstance(change, PluginExclusion):
             yield (
                 "every other plugin takes the node; "

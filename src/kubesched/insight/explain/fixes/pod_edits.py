@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -13,12 +13,14 @@ from kubesched.api.host_ports import HostPort
 from kubesched.api.quantity import milli_value, value
 from kubesched.api.resources import pod_requests
 from kubesched.insight.explain import amounts
-from kubesched.insight.explain.details import taint_text
+from kubesched.insight.explain.details import requirement_text, taint_text
 from kubesched.insight.explain.fixes.changes import (
     ClaimExclusion,
     GateRemoval,
     Operation,
     PodEdit,
+    RequestEdit,
+    SkewEdit,
     pod_edit,
 )
 from kubesched.plugins.helper.volumes.claims import claim_use
@@ -33,7 +35,7 @@ def _escaped(word: str) -> str:
 # -- requests --------------------------------------------------------------------------------------
 
 
-def lower_request(pod: Pod, resource: str, target: int) -> PodEdit | None:
+def lower_request(pod: Pod, resource: str, target: int) -> RequestEdit | None:
     """Lower the pod's requests of a resource to at most `target`; None if no positive request fits.
 
     Containers are scaled down in proportion; init containers that request more are capped.
@@ -56,7 +58,11 @@ def lower_request(pod: Pod, resource: str, target: int) -> PodEdit | None:
     wanted, was = amounts.exact(resource, target + overhead), amounts.shown(resource, before)
     text = f"request {resource} {wanted} instead of {was}"
     cut = (before - target - overhead) / before if before else 0.0
-    return pod_edit("LowerRequest", text, 2.0 + cut, operations)
+    return RequestEdit("LowerRequest", text, 2.0 + 4.0 * cut, _dumped(operations), False, resource)
+
+
+def _dumped(operations: Iterable[Operation]) -> tuple[str, ...]:
+    return tuple(json.dumps(operation) for operation in operations)
 
 
 def _container_operations(pod: Pod, resource: str, target: int) -> Iterator[Operation]:
@@ -126,7 +132,7 @@ def add_toleration(pod: Pod, taint: Taint) -> PodEdit:
 
 def drop_selector(key: str, wanted: str) -> PodEdit:
     operation = {"op": "remove", "path": f"/spec/nodeSelector/{_escaped(key)}"}
-    return pod_edit("DropNodeSelector", f"drop the selector {key}={wanted}", 3.0, [operation])
+    return pod_edit("DropNodeSelector", f"drop the selector {key}={wanted}", 3.4, [operation])
 
 
 _NODE_TERMS = (
@@ -137,9 +143,8 @@ _NODE_TERMS = (
 def drop_expression(index: int, requirement: NodeSelectorRequirement) -> PodEdit:
     """Drop an expression of the only required node affinity term."""
     operation = {"op": "remove", "path": f"{_NODE_TERMS}/0/matchExpressions/{index}"}
-    values = f" [{', '.join(requirement.values)}]" if requirement.values else ""
-    text = f"drop the node affinity {requirement.key} {requirement.operator}{values}"
-    return pod_edit("DropNodeAffinity", text, 3.0, [operation])
+    text = f"drop the node affinity {requirement_text(requirement)}"
+    return pod_edit("DropNodeAffinity", text, 3.4, [operation])
 
 
 def drop_node_affinity() -> PodEdit:
@@ -156,10 +161,11 @@ def drop_pod_term(kind: str, index: int, topology_key: str) -> PodEdit:
     return pod_edit(f"Drop{kind[0].upper()}{kind[1:]}", text, 4.0, [operation])
 
 
-def raise_skew(index: int, topology_key: str, skew: int) -> PodEdit:
+def raise_skew(index: int, topology_key: str, skew: int) -> SkewEdit:
     path = f"/spec/topologySpreadConstraints/{index}/maxSkew"
-    operation = {"op": "replace", "path": path, "value": skew}
-    return pod_edit("RaiseMaxSkew", f"maxSkew {skew} over {topology_key}", 2.5, [operation])
+    operations = _dumped([{"op": "replace", "path": path, "value": skew}])
+    text = f"maxSkew {skew} over {topology_key}"
+    return SkewEdit("RaiseMaxSkew", text, 2.5, operations, False, index, topology_key, skew)
 
 
 def soften_spread(index: int, topology_key: str) -> PodEdit:
@@ -186,6 +192,12 @@ def drop_host_ports(pod: Pod, taken: list[HostPort]) -> PodEdit:
     return pod_edit("DropHostPort", f"drop host port {listed}", 4.0, operations)
 
 
+def set_scheduler(pod: Pod, name: str) -> PodEdit:
+    operation = {"op": "replace", "path": "/spec/schedulerName", "value": name}
+    text = f"schedulerName {name} instead of {pod.spec.scheduler_name}"
+    return pod_edit("SetSchedulerName", text, 1.5, [operation])
+
+
 # -- what-if edits ---------------------------------------------------------------------------------
 
 
@@ -201,7 +213,7 @@ def claim_exclusions(pod: Pod) -> list[ClaimExclusion]:
             "WithoutClaim",
             f"another claim than {claim}, or none",
             7.0,
-            tuple(json.dumps({"op": "remove", "path": path}) for path in removed),
+            _dumped({"op": "remove", "path": path} for path in removed),
             claim=claim,
         )
         for claim, removed in paths.items()
@@ -214,7 +226,7 @@ def gate_removals(pod: Pod) -> list[GateRemoval]:
             "RemoveSchedulingGate",
             f"remove the scheduling gate {gate.name}",
             1.0,
-            (json.dumps({"op": "remove", "path": f"/spec/schedulingGates/{at}"}),),
+            _dumped([{"op": "remove", "path": f"/spec/schedulingGates/{at}"}]),
             gate=gate.name,
         )
         for at, gate in enumerate(pod.spec.scheduling_gates or ())

@@ -1,13 +1,16 @@
 """The search for fixes: the smallest sets of changes after which some node takes the pod.
 
 The search works out the conditions node by node. On each node, every condition is met by one of its
-alternatives, or several conditions together by deleting pods. Sets are sorted by size, then by how
-intrusive they are, and tried in that order with the real filters. Sets that fail are dropped, and
-so is every change that a set does not need. docs/reference/explain.md describes scope and limits.
+alternatives, or several conditions together by deleting pods. Sets are sorted by what they disturb
+and tried in that order: with the real filters, which drops every change that a set does not need,
+and then in a copy of the cluster (`rehearsal`), which counts the pods of the workload that get a
+node. Sets that place none are dropped; of a set that places some, a stronger form is tried, too.
+docs/reference/explain.md describes scope and limits.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations, product
@@ -20,23 +23,31 @@ from kubesched.api.policy_v1 import PodDisruptionBudget
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.preemption.budgets import Budgets
 from kubesched.framework.runtime import Framework
+from kubesched.insight.explain.amounts import free_of
 from kubesched.insight.explain.evaluation import Evaluation
 from kubesched.insight.explain.fixes.changes import (
     AnyChange,
     NodeAddition,
     NodeEdit,
+    ObjectChange,
     PluginExclusion,
     PodDeletion,
     PodEdit,
+    RequestEdit,
+    SkewEdit,
     addition,
     deletion,
 )
+from kubesched.insight.explain.fixes.claims import ClaimChanges
 from kubesched.insight.explain.fixes.commands import commands_for, is_to_be_made, template_owner
 from kubesched.insight.explain.fixes.conditions import Condition, conditions_at
 from kubesched.insight.explain.fixes.deletions import may_be_deleted, smallest_deletions
 from kubesched.insight.explain.fixes.notes import notes_on
+from kubesched.insight.explain.fixes.pod_edits import lower_request, raise_skew
+from kubesched.insight.explain.fixes.rehearsal import Outcome, Rehearsals, can_be_rehearsed
 from kubesched.insight.explain.fixes.trials import Trials
 from kubesched.insight.explain.model import Change, Fix
+from kubesched.insight.explain.reasons import INSUFFICIENT
 from kubesched.insight.explain.selection import first_of_each_set, nearest
 
 MOST_NODES = 24
@@ -45,9 +56,15 @@ MOST_CONDITIONS = 6
 """Nodes with more conditions are skipped."""
 MOST_TRIALS = 60
 MOST_FIXES = 6
-ADDITION_SIZE = 4
+MOST_OF_A_PATTERN = 3
+"""Sets with the same kinds of changes that may fail before others get their turn."""
 MOST_SHAPES = 12
 """Node shapes that are tried as additions."""
+PODS_NAMED = 3
+BOUND_MET = (
+    "the bound of trials was met: fixes that say 'fits' were tried with this pod alone, "
+    "and there may be others"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +75,12 @@ class Proposal:
     node_name: str
 
     @property
-    def order(self) -> tuple[int, float, str]:
-        return self.size, sum(change.cost for change in self.changes), self.node_name
+    def cost(self) -> float:
+        return sum(change.cost for change in self.changes)
 
     @property
-    def size(self) -> int:
-        return size_of(self.changes)
+    def order(self) -> tuple[float, int, str]:
+        return self.cost, len(self.changes), self.node_name
 
     @property
     def keys(self) -> frozenset[tuple[str, str]]:
@@ -73,18 +90,34 @@ class Proposal:
     def pattern(self) -> frozenset[str]:
         """Kinds of changes. Of fixes with the same or a larger pattern, only the best is kept."""
         return frozenset(
-            f"{change.kind} {change.text.split()[1]}"
-            if change.kind == "LowerRequest"
-            else change.kind
+            f"{change.kind} {change.resource}" if isinstance(change, RequestEdit) else change.kind
             for change in self.changes
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A proposal that some node passes all filters with, and what it leads to."""
+
+    proposal: Proposal
+    other_nodes: int
+    outcome: Outcome | None
+    """None if it was not tried in a copy of the cluster."""
+
+    @property
+    def order(self) -> tuple[bool, tuple[float, int, str]]:
+        return self.outcome is None or not self.outcome.is_whole, self.proposal.order
 
 
 class FixSearch:
     """Searches for fixes for one pod that fits nowhere."""
 
     def __init__(
-        self, framework: Framework, evaluation: Evaluation, before: Sequence[AnyChange] = ()
+        self,
+        framework: Framework,
+        evaluation: Evaluation,
+        before: Sequence[AnyChange] = (),
+        rehearsals: Rehearsals | None = None,
     ) -> None:
         """`before` are changes needed to enter the queue; they become part of every fix."""
         self._before = tuple(before)
@@ -93,16 +126,23 @@ class FixSearch:
         self._table = evaluation.table
         self._pod = evaluation.pod
         self._trials = Trials(framework, evaluation.pod)
-        listers = framework.handle.listers
-        self._budgets = Budgets(listers.of(PodDisruptionBudget).list() if listers else ())
+        self._claims = ClaimChanges(framework, evaluation)
+        self._rehearsals = rehearsals
+        self._listers = framework.handle.listers
+        budgets = self._listers.of(PodDisruptionBudget).list() if self._listers else ()
+        self._budgets = Budgets(budgets)
+        self.notes: list[str] = []
+        """Sets that were left out because others would take the room, and bounds that were met."""
 
     def fixes(self) -> list[Fix]:
-        """The verified fixes, the smallest first."""
-        verified = sorted(self.verified(), key=lambda pair: pair[0].order)
-        return [self._fix(proposal, others) for proposal, others in verified]
+        """The fixes that hold, those that place the whole workload first."""
+        tried = sorted(self.verified(), key=lambda tried: tried.order)
+        if self._rehearsals is not None and self._rehearsals.is_over:
+            self.notes.append(BOUND_MET)
+        return [self._fix(one) for one in tried]
 
-    def verified(self) -> Iterator[tuple[Proposal, int]]:
-        """Verified fixes with distinct patterns, and how many further nodes each makes feasible.
+    def verified(self) -> Iterator[Tried]:
+        """Verified fixes with distinct patterns.
 
         The changes needed to enter the queue are not included.
         """
@@ -110,24 +150,120 @@ class FixSearch:
         if len(feasible):
             totals = self._evaluation.totals
             best = int(feasible[0] if totals is None else feasible[int(np.argmax(totals))])
-            yield Proposal((), self._table.names[best]), len(feasible) - 1
+            one = self._rehearsed(Proposal((), self._table.names[best]), len(feasible) - 1)
+            yield from [one] if one is not None else []
             return
         patterns: list[frozenset[str]] = []
+        failures: Counter[frozenset[str]] = Counter()
         trials = 0
         for proposal in sorted(self.proposals(), key=lambda proposal: proposal.order):
             if len(patterns) >= MOST_FIXES or trials >= MOST_TRIALS:
                 return
-            if any(pattern <= proposal.pattern for pattern in patterns):
+            if failures[proposal.pattern] >= MOST_OF_A_PATTERN or any(
+                pattern <= proposal.pattern for pattern in patterns
+            ):
                 continue
             trials += 1
-            rows = self._trials.nodes_that_fit(proposal.changes)
-            if rows is None or proposal.node_name not in rows:
+            passed = self._passed(proposal)
+            if passed is None or any(pattern <= passed[0].pattern for pattern in patterns):
                 continue
-            reduced, rows = self._reduced(proposal, rows)
-            if any(pattern <= reduced.pattern for pattern in patterns):
+            one = self._rehearsed(*passed)
+            if one is None:
+                failures[proposal.pattern] += 1
                 continue
-            patterns.append(reduced.pattern)
-            yield reduced, len(rows) - 1
+            patterns.append(one.proposal.pattern)
+            yield one
+
+    def _passed(self, proposal: Proposal) -> tuple[Proposal, int] | None:
+        """The proposal, reduced, and how many further nodes pass all filters with it."""
+        if not self._trials.sees(proposal.changes):
+            return proposal, 0
+        rows = self._trials.nodes_that_fit(proposal.changes)
+        if rows is None or proposal.node_name not in rows:
+            return None
+        reduced, rows = self._reduced(proposal, rows)
+        return reduced, len(rows) - 1
+
+    # -- trials in a copy of the cluster -----------------------------------------------------------
+
+    def _rehearsed(self, proposal: Proposal, other_nodes: int) -> Tried | None:
+        """The proposal, or a stronger form that places more; None if it places nothing."""
+        changes = (*self._before, *proposal.changes)
+        if self._rehearsals is None or not can_be_rehearsed(changes):
+            return Tried(proposal, other_nodes, None)
+        outcome = self._rehearsals.outcome(changes)
+        if outcome is None:
+            return Tried(proposal, other_nodes, None)
+        if outcome.placed <= 0:
+            if outcome.others:
+                text = ", ".join(change.text for change in changes)
+                self.notes.append(f"left out: {text}: {_first_taken(outcome)}")
+            return None
+        best = Tried(proposal, other_nodes, outcome)
+        return best if outcome.is_whole else self._strengthened(best)
+
+    def _strengthened(self, weak: Tried) -> Tried:
+        """The weakest of the stronger forms that places the most, or the given one."""
+        assert weak.outcome is not None, "it was tried"
+        best, low, high = weak, 0, weak.outcome.wanted - weak.outcome.placed
+        extra = high
+        while low < extra:
+            form = self._stronger(weak, extra)
+            outcome = self._outcome_of(form) if form is not None else None
+            if form is None or outcome is None or best.outcome is None:
+                break
+            if outcome.placed > best.outcome.placed or (
+                outcome.placed == best.outcome.placed and best is not weak
+            ):
+                best, high = Tried(form, weak.other_nodes, outcome), extra
+            else:
+                low = extra
+            if not any(isinstance(change, SkewEdit) for change in form.changes):
+                break
+            extra = (low + high) // 2
+        return best
+
+    def _outcome_of(self, proposal: Proposal) -> Outcome | None:
+        assert self._rehearsals is not None, "weaker forms were tried"
+        return self._rehearsals.outcome((*self._before, *proposal.changes))
+
+    def _stronger(self, tried: Tried, extra: int) -> Proposal | None:
+        """The proposal with more of each change; `extra` is added to maxSkew."""
+        outcome = tried.outcome
+        assert outcome is not None, "it was tried"
+        changes: list[AnyChange] = []
+        for change in tried.proposal.changes:
+            stronger: AnyChange | None = None
+            if isinstance(change, SkewEdit):
+                stronger = raise_skew(change.index, change.topology_key, change.skew + extra)
+            elif isinstance(change, NodeAddition):
+                node = self._table.nodes[self._table.row_of[change.like]]
+                assert node is not None, "a row of a node"
+                stronger = addition(node, -(-outcome.wanted // outcome.placed))
+            elif isinstance(change, RequestEdit):
+                target = self._request_for(change.resource, outcome.wanted)
+                stronger = lower_request(self._pod.pod, change.resource, target)
+            changes.append(stronger or change)
+        if changes == list(tried.proposal.changes):
+            return None
+        return Proposal(tuple(changes), tried.proposal.node_name)
+
+    def _request_for(self, resource: str, count: int) -> int:
+        """The largest request of which that many fit the nodes that lack nothing else."""
+        reasons = {f"{INSUFFICIENT}{resource}"}
+        free = [
+            free_of(self._table, resource, row)[0]
+            for row in self._evaluation.rows.tolist()
+            if {
+                reason
+                for _, status in self._evaluation.statuses_at(row)
+                for reason in status.all_reasons
+            }
+            <= reasons
+        ]
+        sizes = {room // share for room in free for share in range(1, count + 1)}
+        enough = (s for s in sizes if s > 0 and sum(room // s for room in free) >= count)
+        return max(enough, default=0)
 
     def _reduced(self, proposal: Proposal, rows: set[str]) -> tuple[Proposal, set[str]]:
         """The proposal without changes that are not needed for some node to take the pod."""
@@ -159,6 +295,7 @@ class FixSearch:
             self._evaluation,
             row,
             lambda plugin, edits: self._trials.passes(row, plugin, edits),
+            self._claims.changes,
         )
 
     def _for_node(self, row: int) -> Iterator[Proposal]:
@@ -207,10 +344,10 @@ class FixSearch:
         """The cheapest node shape that takes the pod if one more such node is added."""
         for node in self._shapes():
             change = addition(node)
-            if change.node.metadata.name in self._table.row_of:
-                continue
             proposal = Proposal((change,), change.node.metadata.name)
-            if proposal.node_name in (self._trials.nodes_that_fit([change]) or ()):
+            if not self._trials.sees([change]):
+                yield proposal
+            elif proposal.node_name in (self._trials.nodes_that_fit([change]) or ()):
                 yield proposal
                 return
 
@@ -231,9 +368,10 @@ class FixSearch:
 
     # -- output ------------------------------------------------------------------------------------
 
-    def _fix(self, proposal: Proposal, others: int) -> Fix:
+    def _fix(self, tried: Tried) -> Fix:
+        proposal, outcome = tried.proposal, tried.outcome
         changes = (*self._before, *proposal.changes)
-        pod, listers = self._pod.pod, self._framework.handle.listers
+        pod, listers = self._pod.pod, self._listers
         leaving = [change for change in proposal.changes if isinstance(change, PodDeletion)]
         effects: list[str] = []
         if leaving:
@@ -255,13 +393,21 @@ class FixSearch:
             owner_of_pod = template_owner(pod, listers)
             if owner_of_pod is not None:
                 effects.append(f"changes every pod of {'/'.join(owner_of_pod).lower()}")
+            elif (owner := pod.metadata.controller()) is not None:
+                effects.append(f"to be changed in {owner.kind} {owner.name}, which makes the pod")
+        if outcome is not None and outcome.others and not outcome.is_whole:
+            effects.append(_first_taken(outcome))
+        if outcome is not None and outcome.preempted:
+            effects.append(f"the scheduler evicts {_listed(outcome.preempted)}")
         return Fix(
             changes=[
                 Change(kind=change.kind, text=change.text, object=self._object_of(change))
                 for change in changes
             ],
-            node=proposal.node_name,
-            other_nodes=others,
+            node=_node_of(proposal, outcome),
+            other_nodes=tried.other_nodes,
+            places=None if outcome is None else outcome.placed,
+            wanted=None if outcome is None else outcome.wanted,
             commands=commands_for(pod, changes, listers),
             effects=effects,
         )
@@ -273,14 +419,27 @@ class FixSearch:
             return f"Node/{change.node_name}"
         if isinstance(change, PodDeletion):
             return f"Pod/{key_of(change.pod.metadata)}"
+        if isinstance(change, ObjectChange):
+            return change.object
         if isinstance(change, PluginExclusion):
             return f"Plugin/{change.plugin}"
         return f"Node/{change.node.metadata.name}"
 
 
-def size_of(changes: Sequence[AnyChange]) -> int:
-    """The number of changes. A new node counts for more than any other change."""
-    return sum(ADDITION_SIZE if isinstance(change, NodeAddition) else 1 for change in changes)
+def _node_of(proposal: Proposal, outcome: Outcome | None) -> str:
+    """The node that passes all filters, or the one that the scheduler prefers over it."""
+    if outcome is None or not outcome.nodes or proposal.node_name in outcome.nodes:
+        return proposal.node_name
+    return outcome.nodes[-1]
+
+
+def _first_taken(outcome: Outcome) -> str:
+    return f"{_listed(outcome.others)} would take the room first"
+
+
+def _listed(pods: Sequence[str]) -> str:
+    more = f" and {len(pods) - PODS_NAMED} more" if len(pods) > PODS_NAMED else ""
+    return ", ".join(pods[:PODS_NAMED]) + more
 
 
 def _subsets(conditions: Sequence[Condition]) -> Iterator[tuple[Condition, ...]]:

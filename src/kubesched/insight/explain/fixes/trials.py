@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
+from typing import Any, cast
 
 import numpy as np
 
-from kubesched.api.core_v1 import Node
+from kubesched.api.core_v1 import Node, Pod
+from kubesched.api.meta import Record
+from kubesched.api.names import key_of
+from kubesched.client.informers.lister import Lister
+from kubesched.client.informers.store import Store
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nodes.views import NodeColumns
@@ -20,6 +25,7 @@ from kubesched.insight.explain.fixes.changes import (
     AnyChange,
     NodeAddition,
     NodeEdit,
+    ObjectChange,
     PluginExclusion,
     PodDeletion,
     PodEdit,
@@ -34,6 +40,11 @@ class Trials:
         self._framework = framework
         self._table = framework.handle.table
         self._pod = pod
+
+    def sees(self, changes: Sequence[AnyChange]) -> bool:
+        """Whether the filters of the scheduler in memory can tell what the changes do."""
+        has_devices = bool(self._pod.pod.spec.resource_claims)  # which come with a new node
+        return not (has_devices and any(isinstance(change, NodeAddition) for change in changes))
 
     def nodes_that_fit(self, changes: Sequence[AnyChange]) -> set[str] | None:
         """Names of nodes that fit after the changes; None if PreFilter or a filter fails."""
@@ -68,13 +79,24 @@ class Trials:
         before: dict[str, Node] = {}
         gone: list[tuple[PodInfo, str]] = []
         added: list[str] = []
+        replaced: list[tuple[Store[Any], str, Record | None]] = []
+
+        def remove(pod: Pod) -> None:
+            name = pod.spec.node_name
+            info = table.pods[table.row_of[name]].get(pod.metadata.uid)
+            if info is not None:  # not gone with another change
+                table.remove_pod(info, name)
+                gone.append((info, name))
+
         try:
             for change in changes:
                 if isinstance(change, PodDeletion):
-                    name = change.pod.spec.node_name
-                    info = table.pods[table.row_of[name]][change.pod.metadata.uid]
-                    table.remove_pod(info, name)
-                    gone.append((info, name))
+                    remove(change.pod)
+                elif isinstance(change, ObjectChange):
+                    for pod in change.leaving:
+                        remove(pod)
+                    replaced += (self._replace(obj, None) for obj in change.deleted)
+                    replaced += (self._replace(obj, obj) for obj in change.stored)
                 elif isinstance(change, NodeEdit):
                     node = table.nodes[table.row_of[change.node_name]]
                     assert node is not None, "a row of a node"
@@ -85,12 +107,25 @@ class Trials:
                     added.append(change.node.metadata.name)
             yield
         finally:
+            for store, key, previous in reversed(replaced):
+                if previous is None:
+                    store.remove(key)
+                else:
+                    store.put(key, previous)
             for name in added:
                 table.remove_node(name)
             for node in before.values():
                 table.set_node(node)
             for info, name in gone:
                 table.add_pod(info, name)
+
+    def _replace(self, obj: Any, by: Any) -> tuple[Store[Any], str, Any]:  # noqa: ANN401  # records
+        """Store or delete an object; returns what it takes to undo that."""
+        listers = self._framework.handle.listers
+        assert listers is not None, "the object was found in one"
+        store = cast("Lister[Any]", listers.of(type(obj))).store
+        key = key_of(obj.metadata)
+        return store, key, store.remove(key) if by is None else store.put(key, by)
 
     # -- single plugins on one node ----------------------------------------------------------------
 

@@ -62,12 +62,12 @@ export function show(main) {
       chosen && chosen.total !== null && facts([
         ["Node", chosen.node], ["Total score", number(chosen.total)], ["Rank", `${chosen.rank} of ${number(told.nodes.feasible)}`],
         ["Ahead of the next by", chosen.margin === null ? "no other node fits" : chosen.margin < 0 ? `behind by ${-chosen.margin}` : String(chosen.margin)],
-        ["Tied with", count(chosen.tied, "node")], ["Decided by", chosen.decisive.join(", ") || "no single plugin"]]),
+        ["Tied with", count(chosen.tied, "node")], ["Decided by", [...chosen.decisive, ...chosen.tying].join(", ") || "no single plugin"]]),
       told.waitingFor.length > 0 && section("Waits for", h("ul", null, told.waitingFor.map((each) => h("li", null, each.what)))),
       told.reasons.length > 0 && section("Why nodes were rejected", reasons(told)),
       matrixSection(header, columns, names, told),
       h("section", { id: "fixes" }),
-      told.wokenBy.length > 0 && section("What would have it tried again", h("ul", null, told.wokenBy.map((each) => h("li", null, h("strong", null, each.plugin), ": ", each.events.join(", "))))),
+      told.wokenBy.length > 0 && section("What would have it tried again", h("ul", null, told.wokenBy.map((each) => h("li", null, h("strong", null, each.plugin), ": ", each.words.join(", "))))),
       told.message && section("Message in the pod's condition", h("p", { class: "quote" }, told.message)),
       told.notes.length > 0 && section("Limits of this answer", h("ul", { class: "small" }, told.notes.map((each) => h("li", null, each)))));
   }

@@ -19,7 +19,7 @@ from kubesched.api.meta import OwnerReference
 from kubesched.api.policy_v1 import PodDisruptionBudget
 from kubesched.api.selectors import from_label_selector
 from kubesched.base.errors import ApiError
-from kubesched.insight.planning.world import PlannedCluster
+from kubesched.insight.state.planned_cluster import PlannedCluster
 from kubesched.playground.controllers.disruption import (
     disruptions_allowed,
     expectations,

@@ -7,14 +7,22 @@ node, status and identity. Pods of a plan's own workloads are replaced by their 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 from msgspec import structs
 
 from kubesched.api.core_v1 import PersistentVolumeClaim, Pod, PodStatus
+from kubesched.api.core_v1.pod import PodResourceClaimStatus
 from kubesched.api.core_v1.storage import PersistentVolumeClaimStatus
 from kubesched.api.meta import OwnerReference
-from kubesched.insight.planning.world import PlannedCluster
+from kubesched.api.resource_v1 import (
+    POD_CLAIM_NAME_ANNOTATION,
+    ResourceClaim,
+    ResourceClaimStatus,
+)
+from kubesched.insight.state.claim_controller import claim_name, existing_claims, release_claims
+from kubesched.insight.state.planned_cluster import PlannedCluster
 
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _MIRROR = "kubernetes.io/config.mirror"
@@ -32,6 +40,44 @@ def is_mirror(pod: Pod) -> bool:
     )
 
 
+def pods_on(world: PlannedCluster, node: str) -> list[Pod]:
+    """The stored pods that count on a node."""
+    row = world.assembly.table.row_of.get(node)
+    known = world.assembly.table.pods[row].values() if row is not None else ()
+    stored = (world.find(Pod, info.namespace, info.name) for info in known)
+    return [pod for pod in stored if pod is not None]
+
+
+def is_daemon(pod: Pod) -> bool:
+    owner = controller_of(pod)
+    return owner is not None and owner.kind == "DaemonSet"
+
+
+def with_claims(world: PlannedCluster, pod: Pod, old: Sequence[ResourceClaim]) -> Pod:
+    """The new pod with resource claims of its own for those that were made for the old one."""
+    statuses = []
+    for claim in old:
+        entry = (claim.metadata.annotations or {}).get(POD_CLAIM_NAME_ANNOTATION)
+        if entry is None:
+            continue
+        name = claim_name(pod.metadata.name, entry)
+        owners = [
+            structs.replace(owner, name=pod.metadata.name, uid=pod.metadata.uid)
+            for owner in claim.metadata.owner_references or ()
+        ]
+        metadata = structs.replace(
+            claim.metadata,
+            name=name,
+            uid=f"{pod.metadata.uid}/{entry}",
+            owner_references=owners or None,
+            finalizers=None,
+        )
+        world.add(structs.replace(claim, metadata=metadata, status=ResourceClaimStatus()))
+        statuses.append(PodResourceClaimStatus(name=entry, resource_claim_name=name))
+    status = structs.replace(pod.status, resource_claim_statuses=statuses or None)
+    return structs.replace(pod, status=status)
+
+
 class Replacements:
     """Creates replacement pods."""
 
@@ -46,9 +92,11 @@ class Replacements:
     def replace(self, pod: Pod) -> Pod | None:
         """Add the replacement of a departed pod; None if there is none."""
         owner = controller_of(pod)
+        claims = existing_claims(self._world, pod)
+        release_claims(self._world, claims, lambda uid: uid != pod.metadata.uid)
         if owner is None or owner.uid in self.retired or is_mirror(pod):
             return None
-        new = self._renewed(pod, owner)
+        new = with_claims(self._world, self._renewed(pod, owner), claims)
         for volume in pod.spec.volumes or ():
             if volume.ephemeral is not None:
                 self._renew_claim(pod, new, volume.name)
@@ -56,11 +104,14 @@ class Replacements:
         self.of[pod.metadata.uid] = f"{new.metadata.namespace}/{new.metadata.name}"
         return new
 
-    def add_like(self, pod: Pod, name: str | None = None) -> None:
+    def add_like(self, pod: Pod, name: str | None = None) -> Pod:
         """Add another pod of the pod's controller, with the given name or a new one."""
         owner = controller_of(pod)
         assert owner is not None, "only pods of a controller have others like them"
-        self._world.add(self._renewed(pod, owner, name or self._new_name(pod, owner)))
+        new = self._renewed(pod, owner, name or self._new_name(pod, owner))
+        new = with_claims(self._world, new, existing_claims(self._world, pod))
+        self._world.add(new)
+        return new
 
     def _renewed(self, pod: Pod, owner: OwnerReference, name: str = "") -> Pod:
         meta = pod.metadata
