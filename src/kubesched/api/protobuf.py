@@ -100,97 +100,70 @@ def encode_event(event: Event) -> bytes | None:
         return None
     about = event.regarding
     moment = datetime.fromisoformat(event.event_time)
-    template = EventTemplate(
-        controller=event.reporting_controller,
-        instance=event.reporting_instance,
-        action=event.action,
-        reason=event.reason,
-        type_=event.type,
-        kind=about.kind,
-        api_version=about.api_version,
-        field_path=about.field_path,
-    )
-    return template.fill(
-        event.metadata.name,
-        event.metadata.namespace,
-        about.namespace,
-        about.name,
-        about.uid,
-        about.resource_version,
+    return event_message(
+        (event.reporting_controller, event.reporting_instance, event.action, event.reason),
+        event.type,
+        (event.metadata.name, event.metadata.namespace),
+        (
+            about.kind,
+            about.namespace,
+            about.name,
+            about.uid,
+            about.api_version,
+            about.resource_version,
+            about.field_path,
+        ),
         micro_time(int(moment.timestamp()), moment.microsecond),
         event.note.encode(),
     )
 
 
-class EventTemplate:
-    """Events that differ only in their object, time and note.
+def event_message(
+    report: tuple[str, str, str, str],
+    type_: str,
+    own: tuple[str, str],
+    about: tuple[str, str, str, str, str, str, str],
+    time: bytes,
+    note: bytes,
+) -> bytes | None:
+    """An Event, or None if a text is too long or not ASCII. `micro_time` encodes `time`.
 
-    There is one event per pod, and most differ only in the last few fields.
+    Args:
+        report: Controller, instance, action and reason.
+        type_: `Normal` or `Warning`.
+        own: Name and namespace of the event.
+        about: Kind, namespace, name, uid, apiVersion, resourceVersion and fieldPath.
+        time: When it happened.
+        note: The text.
     """
-
-    __slots__ = ("_field_path", "_is_short", "_kind", "_report", "_type", "_version")
-
-    def __init__(
-        self,
-        *,
-        controller: str,
-        instance: str,
-        action: str,
-        reason: str,
-        type_: str,
-        kind: str,
-        api_version: str,
-        field_path: str,
-    ) -> None:
-        texts = (controller, instance, action, reason, type_, kind, api_version, field_path)
-        self._is_short = max(map(len, texts)) < len(_LENGTHS)
-        if not self._is_short:
-            return
-        self._report = (
-            _short(4, controller) + _short(5, instance) + _short(6, action) + _short(7, reason)
+    controller, instance, action, reason = report
+    name, namespace = own
+    kind, about_namespace, about_name, uid, version, revision, path = about
+    lengths = _LENGTHS
+    try:
+        metadata = f"\n{lengths[len(name)]}{name}\x1a{lengths[len(namespace)]}{namespace}"
+        regarding = (
+            f"\n{lengths[len(kind)]}{kind}"
+            f"\x12{lengths[len(about_namespace)]}{about_namespace}"
+            f"\x1a{lengths[len(about_name)]}{about_name}"
+            f'"{lengths[len(uid)]}{uid}'
+            f"*{lengths[len(version)]}{version}"
+            f"2{lengths[len(revision)]}{revision}"
+            f":{lengths[len(path)]}{path}"
         )
-        self._kind = _short(1, kind)
-        self._version = _short(5, api_version)
-        self._field_path = _short(7, field_path)
-        self._type = _short(11, type_)
-
-    def fill(
-        self,
-        name: str,
-        namespace: str,
-        about_namespace: str,
-        about_name: str,
-        about_uid: str,
-        about_revision: str,
-        time: bytes,
-        note: bytes,
-    ) -> bytes | None:
-        """The message, or None if a text is too long or not ASCII. `micro_time` encodes `time`."""
-        if not self._is_short:
-            return None
-        lengths = _LENGTHS
-        try:
-            metadata = f"\n{lengths[len(name)]}{name}\x1a{lengths[len(namespace)]}{namespace}"
-            regarding = (
-                f"{self._kind}"
-                f"\x12{lengths[len(about_namespace)]}{about_namespace}"
-                f"\x1a{lengths[len(about_name)]}{about_name}"
-                f'"{lengths[len(about_uid)]}{about_uid}'
-                f"{self._version}"
-                f"2{lengths[len(about_revision)]}{about_revision}"
-                f"{self._field_path}"
-            )
-            texts = (
-                f"\n{lengths[len(metadata)]}{metadata}{self._report}"
-                f"B{lengths[len(regarding)]}{regarding}{self._type}"
-            )
-        except IndexError:
-            return None
-        if not texts.isascii():
-            return None
-        return _EVENT + bytes_field(
-            2, b"%b\x12%c%b%b" % (texts.encode(), len(time), time, bytes_field(10, note))
+        texts = (
+            f"\n{lengths[len(metadata)]}{metadata}"
+            f'"{lengths[len(controller)]}{controller}*{lengths[len(instance)]}{instance}'
+            f"2{lengths[len(action)]}{action}:{lengths[len(reason)]}{reason}"
+            f"B{lengths[len(regarding)]}{regarding}Z{lengths[len(type_)]}{type_}"
         )
+    except IndexError:
+        return None
+    if not texts.isascii():
+        return None
+    return _EVENT + bytes_field(
+        2, b"%b\x12%c%b%b" % (texts.encode(), len(time), time, bytes_field(10, note))
+    )
 
 
 def micro_time(seconds: int, micros: int) -> bytes:

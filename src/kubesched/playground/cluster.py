@@ -101,10 +101,16 @@ class EmbeddedCluster:
         self._stack = contextlib.AsyncExitStack()
 
     @property
-    def url(self) -> str:
+    def _host(self) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+        """The address at which clients on this machine reach the server."""
         host = ipaddress.ip_address(self.settings.address)
         if host.is_unspecified:
             host = ipaddress.ip_address(LOOPBACK if host.version == 4 else "::1")
+        return host
+
+    @property
+    def url(self) -> str:
+        host = self._host
         return f"https://{host if host.version == 4 else f'[{host}]'}:{self.port}"
 
     @property
@@ -153,7 +159,8 @@ class EmbeddedCluster:
         )
         await self._start_controllers(stack)
         await self._start_web(stack, self._certificates)
-        bootstrap.publish(registry, self._certificates.ca_certificate.decode(), self.port)
+        certificate = self._certificates.ca_certificate.decode()
+        bootstrap.publish(registry, certificate, str(self._host), self.port)
         if self.settings.kubeconfig is not None:
             stack.enter_context(held(self.settings.kubeconfig))
             write_private(self.settings.kubeconfig, self.kubeconfig())

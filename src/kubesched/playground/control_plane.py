@@ -85,7 +85,7 @@ def _ensure(registry: RestStorage, resource: str, namespace: str, obj: JsonObjec
         registry.create(info, namespace, obj, _MANAGER)
 
 
-def publish(registry: RestStorage, ca_certificate: str, port: int) -> None:
+def publish(registry: RestStorage, ca_certificate: str, address: str, port: int) -> None:
     """Publish the API server's address and CA certificate to clients inside the cluster."""
     metadata: JsonObject = {"name": "kubernetes", "namespace": "default"}
     labels = {"component": "apiserver", "provider": "kubernetes"}
@@ -99,6 +99,24 @@ def publish(registry: RestStorage, ca_certificate: str, port: int) -> None:
         },
     }
     _ensure(registry, "services", "default", service)
+    ports = [{"name": "https", "port": port, "protocol": "TCP"}]
+    skip = {"endpointslice.kubernetes.io/skip-mirror": "true"}
+    endpoints = {
+        "apiVersion": "v1",
+        "kind": "Endpoints",
+        "metadata": {**metadata, "labels": skip},
+        "subsets": [{"addresses": [{"ip": address}], "ports": ports}],
+    }
+    _ensure(registry, "endpoints", "default", endpoints)
+    endpoint_slice = {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {**metadata, "labels": {"kubernetes.io/service-name": "kubernetes"}},
+        "addressType": "IPv6" if ":" in address else "IPv4",
+        "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
+        "ports": ports,
+    }
+    _ensure(registry, "endpointslices.discovery.k8s.io", "default", endpoint_slice)
     # Delegated authentication (e.g. kube-scheduler's serving port) reads its CAs from here.
     authentication = {
         "apiVersion": "v1",
@@ -115,3 +133,4 @@ def publish(registry: RestStorage, ca_certificate: str, port: int) -> None:
     }
     _ensure(registry, "configmaps", "kube-system", authentication)
     RootCertificates(registry, ca_certificate)
+    registry.admits_service_accounts = True

@@ -147,6 +147,33 @@ async def test_the_status_of_devices_needs_a_permission_by_driver(api, server, c
     assert (await call("PATCH", path, {"status": {"devices": None}}, **merge))[0] == 200
 
 
+async def test_a_driver_needs_less_on_the_node_of_its_pod(api, server, call):
+    dra = "resource.k8s.io"
+    request = {"name": "r", "exactly": {"deviceClassName": "gpu"}}
+    metadata = {"name": "c", "namespace": "default"}
+    claim = {"metadata": metadata, "spec": {"devices": {"requests": [request]}}}
+    claim = api.create(f"resourceclaims.{dra}", claim)
+    device = {"driver": "d.example.com", "pool": "p", "device": "d"}
+    field = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
+    selector = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    allocation = {"devices": {"results": [{**device, "request": "r"}]}, "nodeSelector": selector}
+    api.update_status(f"resourceclaims.{dra}", {**claim, "status": {"allocation": allocation}})
+    rules = [
+        rule(["resourceclaims/status"], ["patch"], dra),
+        rule(["resourceclaims/driver"], ["associated-node:patch"], dra),
+    ]
+    account = {"kind": "ServiceAccount", "name": "plugin", "namespace": "default"}
+    grant(api, "plugin", rules, account)
+    path = f"/apis/{dra}/v1/namespaces/default/resourceclaims/c/status"
+    change = {"status": {"devices": [device]}}
+    headers = {"content_type": "application/merge-patch+json", "user": ADMINISTRATOR}
+    headers["impersonate_user"] = "system:serviceaccount:default:plugin"
+    node = "impersonate-extra-authentication.kubernetes.io%2fnode-name"
+    assert (await call("PATCH", path, change, **headers))[0] == 422
+    assert (await call("PATCH", path, change, **headers, **{node: "n2"}))[0] == 422
+    assert (await call("PATCH", path, change, **headers, **{node: "n1"}))[0] == 200
+
+
 async def test_a_role_counts_in_its_namespace_only(api, server, call):
     grant(api, "reader", [rule(["pods"], ["get", "list", "watch"])], TO_BOB)
     assert (await call("GET", "/api/v1/namespaces/default/pods"))[0] == 200

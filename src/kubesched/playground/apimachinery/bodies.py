@@ -15,8 +15,8 @@ from kubesched.playground.apimachinery.schema.decoding import (
     fits_strictly,
     unknown_fields,
 )
-from kubesched.playground.apimachinery.schema.structural import prune
-from kubesched.playground.apimachinery.serialization import strip_nulls
+from kubesched.playground.apimachinery.schema.structural import fill_defaults, prune
+from kubesched.playground.apimachinery.serialization import duplicate_fields, strip_nulls
 
 FieldValidation: TypeAlias = Literal["Strict", "Warn", "Ignore"]
 
@@ -49,8 +49,26 @@ def check_fields(
     is_json: bool = True,
 ) -> list[str]:
     """Reject values of the wrong type, and treat unknown fields by `mode`; returns warnings."""
+    repeated = duplicate_fields(body) if is_json and mode != "Ignore" else []
+    problems = [f'duplicate field "{path}"' for path in repeated]
+    unknown = [
+        f'unknown field "{path}"'
+        for path in undeclared_fields(resource, obj, body, is_json=is_json)
+    ]
+    # Upstream: unstructured objects are first checked without their schema.
+    problems = problems + unknown if resource.schema is not None else unknown + problems
+    if problems and mode == "Strict":
+        raise BadRequest(unreadable(resource, f"strict decoding error: {', '.join(problems)}"))
+    return problems if mode == "Warn" else []
+
+
+def undeclared_fields(
+    resource: ResourceInfo, obj: JsonObject, body: bytes, *, is_json: bool = True
+) -> list[str]:
+    """Paths of unknown fields, which custom resources lose; rejects values of the wrong type."""
     if resource.schema is not None:
-        return _check_custom_fields(resource, resource.schema, obj, mode)
+        strip_nulls_of(resource, obj)
+        return prune(resource.schema, obj)
     if resource.api_version == autoscaler_v1.API_VERSION:  # types are keyed by group only
         obj, is_json = to_stored(resource, obj), False
     if not is_json:
@@ -58,24 +76,7 @@ def check_fields(
     if fits_strictly(resource.group, resource.kind, body):
         return []
     check_types(resource, body)
-    if mode == "Ignore":
-        return []
-    problems = [
-        f'unknown field "{path}"' for path in unknown_fields(resource.group, resource.kind, obj)
-    ]
-    if problems and mode == "Strict":
-        raise BadRequest(unreadable(resource, f"strict decoding error: {', '.join(problems)}"))
-    return problems
-
-
-def _check_custom_fields(
-    resource: ResourceInfo, schema: JsonObject, obj: JsonObject, mode: FieldValidation
-) -> list[str]:
-    strip_nulls_of(resource, obj)
-    problems = [f'unknown field "{path}"' for path in prune(schema, obj)]
-    if problems and mode == "Strict":
-        raise BadRequest(unreadable(resource, f"strict decoding error: {', '.join(problems)}"))
-    return problems if mode == "Warn" else []
+    return unknown_fields(resource.group, resource.kind, obj)
 
 
 def strip_nulls_of(resource: ResourceInfo, obj: JsonObject) -> JsonObject:
@@ -105,6 +106,12 @@ def to_stored(resource: ResourceInfo, obj: JsonObject) -> JsonObject:
 
 
 def from_stored(resource: ResourceInfo, obj: JsonObject) -> JsonObject:
+    """The object in the resource's version; custom resources get new defaults in place."""
+    if resource.custom:
+        obj = {**obj, "apiVersion": resource.api_version}
+        if resource.schema is not None and resource.has_defaults:
+            fill_defaults(resource.schema, obj)
+        return obj
     converted = CONVERTED.get((resource.api_version, resource.kind))
     return converted[1](obj) if converted else obj
 

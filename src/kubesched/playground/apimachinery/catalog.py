@@ -22,6 +22,8 @@ from kubesched.playground.apimachinery.releases import release_of
 
 STORED_ONLY = frozenset(
     {
+        "apiservices.apiregistration.k8s.io",
+        "certificatesigningrequests.certificates.k8s.io",
         "endpoints",
         "endpointslices.discovery.k8s.io",
         "horizontalpodautoscalers.autoscaling",
@@ -56,6 +58,8 @@ class ResourceInfo:
     custom: bool = False
     schema: JsonObject | None = field(default=None, compare=False, repr=False)
     """The structural schema of a custom resource's version."""
+    has_defaults: bool = False
+    """Whether the schema has defaults, which stored objects get when they are read."""
 
     @property
     def key(self) -> str:

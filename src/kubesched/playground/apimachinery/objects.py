@@ -57,13 +57,17 @@ def timestamp(now: float) -> str:
 
 @lru_cache(maxsize=64)
 def _timestamp(second: int) -> str:
-    return datetime.datetime.fromtimestamp(second, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _utc(datetime.datetime.fromtimestamp(second, datetime.UTC).isoformat())
 
 
 def micro_timestamp(now: float) -> str:
     """RFC 3339 with microseconds, like `metav1.MicroTime`."""
     moment = datetime.datetime.fromtimestamp(now, datetime.UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return _utc(moment.isoformat(timespec="microseconds"))
+
+
+def _utc(text: str) -> str:
+    return text.removesuffix("+00:00") + "Z"
 
 
 def parse_timestamp(text: str) -> float:

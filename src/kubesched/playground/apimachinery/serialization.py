@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import msgspec
 
 from kubesched.base.errors import BadRequest, RequestEntityTooLarge
@@ -34,15 +36,54 @@ def decode_raw_json(body: bytes) -> Json:
         raise BadRequest(f"couldn't get version/kind; json parse error: {error}") from None
 
 
-def decode_yaml(body: bytes, *, keeps_nulls: bool = False) -> Json:
-    import yaml
+def duplicate_fields(body: bytes) -> list[str]:
+    """Paths of fields that a JSON body repeats; `decode_json` takes the last value."""
+    paths: list[str] = []
+    try:
+        json.loads(body, object_pairs_hook=_unique)
+    except _RepeatedKey:
+        _collect_duplicates(json.loads(body, object_pairs_hook=_Pairs), "", paths)
+    return paths
 
-    from kubesched.api.kubernetes_yaml import load
+
+class _RepeatedKey(Exception):
+    """A JSON object has a key twice."""
+
+
+class _Pairs(list[tuple[str, Json]]):
+    """The members of a JSON object, repeated ones included."""
+
+
+def _unique(pairs: list[tuple[str, Json]]) -> None:
+    if len(pairs) > 1 and len({key for key, _ in pairs}) < len(pairs):
+        raise _RepeatedKey
+
+
+def _collect_duplicates(value: Json, path: str, paths: list[str]) -> None:
+    if isinstance(value, _Pairs):
+        seen: set[str] = set()
+        for key, item in value:
+            here = f"{path}.{key}" if path else key
+            if key in seen:
+                paths.append(here)
+            seen.add(key)
+            _collect_duplicates(item, here, paths)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            _collect_duplicates(item, f"{path}[{index}]", paths)
+
+
+def decode_yaml(body: bytes, *, keeps_nulls: bool = False) -> Json:
+    from kubesched.api.yaml_nodes import DuplicateKeyError, YamlError, load
 
     try:
         value = load(body)
         return value if keeps_nulls else strip_nulls(value)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except DuplicateKeyError as error:
+        raise BadRequest(
+            f"error strict decoding YAML: yaml: unmarshal errors:\n  {error}"
+        ) from None
+    except YamlError as error:
         raise BadRequest(f"yaml: {error}") from None
 
 

@@ -19,6 +19,7 @@ from kubesched.playground.registry.users import ADMINISTRATOR, AUTHENTICATED, Us
 Authorization: TypeAlias = Literal["allow", "rbac"]
 
 EVERYTHING_ALLOWED = "every authenticated user is an administrator here"
+_NODE_HEADER = "impersonate-extra-authentication.kubernetes.io%2fnode-name"
 _ACCOUNT = "system:serviceaccount:"
 
 
@@ -76,7 +77,18 @@ class AccessControl:
             acting = User(name)
         self.require(user, wanted)
         parts = headers.get("impersonate-group", "").split(",")
-        groups = [group for part in parts if (group := part.strip())]
+        groups = tuple([group for part in parts if (group := part.strip())])
         for group in groups:
             self.require(user, Attributes(verb="impersonate", resource="groups", name=group))
-        return User(acting.name, (*groups, AUTHENTICATED)) if groups else acting
+        node = headers.get(_NODE_HEADER, "") if name.startswith(_ACCOUNT) else ""
+        if node:
+            extra = Attributes(
+                verb="impersonate",
+                group="authentication.k8s.io",
+                resource="userextras",
+                subresource="authentication.kubernetes.io/node-name",
+                name=node,
+            )
+            self.require(user, extra)
+        groups = (*groups, AUTHENTICATED) if groups else acting.groups
+        return User(acting.name, groups, node=node)

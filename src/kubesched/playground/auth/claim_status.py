@@ -2,11 +2,12 @@
 
 Changes of the allocation or reservations require `resourceclaims/binding` at cluster scope, because
 a claim takes its devices from every namespace. Changes of a driver's device status require
-`resourceclaims/driver` with the driver's name and the verb `arbitrary-node:update` (or `patch`).
+`resourceclaims/driver` with the driver's name and the verb `arbitrary-node:update` (or `patch`);
+on the node of the service account's pod, `associated-node:update` is enough.
 
 These subresources exist only as permissions; no request names them. Writes of the process itself
-have no user and are not checked. Tokens are not bound to nodes, so `associated-node:` verbs grant
-nothing. Mirrors upstream's `AuthorizedForBinding` and `AuthorizedForDeviceStatus`.
+have no user and are not checked. Tokens are not bound to nodes; only impersonation states a node.
+Mirrors upstream's `AuthorizedForBinding` and `AuthorizedForDeviceStatus`.
 """
 
 from __future__ import annotations
@@ -38,9 +39,12 @@ class ClaimStatusCheck:
         if _binding(obj) != _binding(before):
             problems += self._binding_problems(user, resource, options.verb)
         if _binding(obj)[0] is not None:  # device status requires an allocation
+            verbs = [f"arbitrary-node:{options.verb}"]
+            if user.node and user.node == _node_of(obj["status"]["allocation"]):
+                verbs.insert(0, f"associated-node:{options.verb}")
             namespace = obj["metadata"].get("namespace", "")
             for driver in _changed_drivers(obj, before):
-                problems += self._driver_problems(user, resource, options.verb, namespace, driver)
+                problems += self._driver_problems(user, resource, verbs, namespace, driver)
         if problems:
             raise invalid(resource, obj["metadata"]["name"], problems)
 
@@ -58,23 +62,37 @@ class ClaimStatusCheck:
         return [forbidden("status.allocation", detail)]
 
     def _driver_problems(
-        self, user: User, resource: ResourceInfo, verb: str, namespace: str, driver: str
+        self, user: User, resource: ResourceInfo, verbs: list[str], namespace: str, driver: str
     ) -> list[FieldError]:
-        wanted = Attributes(
-            verb=f"arbitrary-node:{verb}",
-            group=resource.group,
-            resource=resource.plural,
-            subresource="driver",
-            name=driver,
-            namespace=namespace,
-        )
-        if self._authorizer.allows(user, wanted) is not None:
+        wanted = [
+            Attributes(
+                verb=verb,
+                group=resource.group,
+                resource=resource.plural,
+                subresource="driver",
+                name=driver,
+                namespace=namespace,
+            )
+            for verb in verbs
+        ]
+        if any(self._authorizer.allows(user, each) is not None for each in wanted):
             return []
         detail = (
             'changing status.devices requires resource="resourceclaims/driver", '
-            f'verb="[{wanted.verb}]" permission: {wanted.refusal(user.name)}'
+            f'verb="[{" ".join(verbs)}]" permission: {wanted[0].refusal(user.name)}'
         )
         return [forbidden("status.devices", detail)]
+
+
+def _node_of(allocation: JsonObject) -> str | None:
+    """The only node at which the claim can be used, if its selector names one."""
+    terms = (allocation.get("nodeSelector") or {}).get("nodeSelectorTerms") or ()
+    match terms:
+        case [
+            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]} as term
+        ] if not term.get("matchExpressions"):
+            return str(name)
+    return None
 
 
 def _binding(claim: JsonObject) -> tuple[object, object]:

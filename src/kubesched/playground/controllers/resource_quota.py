@@ -1,7 +1,7 @@
 """The resource quota controller: writes a namespace's usage into the status of its quotas.
 
 Admission charges new objects as they are written (`resources.admission.quotas`). This controller
-initializes new quotas and recounts when an object is deleted or a pod ends.
+initializes new quotas and recounts when an object is deleted or needs less.
 """
 
 from __future__ import annotations
@@ -18,9 +18,18 @@ from kubesched.playground.apimachinery.objects import (
 from kubesched.playground.apimachinery.pods import is_finished
 from kubesched.playground.client.controller import Controller, ControllerContext, settling_s
 from kubesched.playground.client.informers import BY_NAMESPACE, EveryResource
-from kubesched.playground.resources.admission.quota_usage import add, matches_scopes, usage_of
+from kubesched.playground.resources.admission.quota_usage import (
+    DEVICES_OF_CLASS,
+    add,
+    attributes_classes,
+    matches_scopes,
+    usage_of,
+)
 
 RESOURCE = "resourcequotas"
+CLAIMS = "resourceclaims.resource.k8s.io"
+RESYNC_S = 300.0
+"""Interval of recounts that no change caused; they restore a status that was overwritten."""
 
 _NAMED = (
     "configmaps",
@@ -55,7 +64,7 @@ class ResourceQuotaController(Controller[str]):
         amounts = {name: str(amount) for name, amount in used.items()}
         status = {**status_of(quota), "hard": dict(hard), "used": amounts}
         self.api.write_status(RESOURCE, quota, status)
-        return None
+        return RESYNC_S
 
     def _counted(self, hard: JsonObject) -> list[ResourceInfo]:
         """The resources that can use this quota."""
@@ -65,10 +74,12 @@ class ResourceQuotaController(Controller[str]):
             keys.add("services")
         if any("storage" in name for name in hard):
             keys.add("persistentvolumeclaims")
+        if any(name.endswith(DEVICES_OF_CLASS) for name in hard):
+            keys.add(CLAIMS)
         return [resource for resource in self._everything.resources() if resource.key in keys]
 
     def _quota_changed(self, kind: str, quota: JsonObject, old: JsonObject | None) -> None:
-        if old is None or spec_of(old) != spec_of(quota) or status_of(quota).get("hard") is None:
+        if old is None or spec_of(quota).get("hard") != status_of(quota).get("hard"):
             self.queue.add(key_of(quota))
 
     def _changed(
@@ -77,10 +88,22 @@ class ResourceQuotaController(Controller[str]):
         namespace = namespace_of(obj)
         if not namespace or not self._quotas.count(BY_NAMESPACE, namespace):
             return
-        has_ended = (
-            resource.key == "pods" and old is not None and is_finished(obj) and not is_finished(old)
-        )
-        if kind == "DELETED" or has_ended:
+        if kind == "DELETED" or (old is not None and _needs_recount(resource.key, obj, old)):
             pause_s = settling_s(self.api.count(resource))
             for quota in self._quotas.find(BY_NAMESPACE, namespace):
                 self.queue.add_after(key_of(quota), pause_s)
+
+
+def _needs_recount(resource: str, obj: JsonObject, old: JsonObject) -> bool:
+    """Whether an update may have freed usage, or moved it to other scopes."""
+    new_spec, old_spec = spec_of(obj), spec_of(old)
+    if resource == "pods":
+        return is_finished(obj) is not is_finished(old) or any(
+            new_spec.get(field) != old_spec.get(field)
+            for field in ("activeDeadlineSeconds", "containers")
+        )
+    if resource == "services":
+        return bool(new_spec.get("type") != old_spec.get("type"))
+    return resource == "persistentvolumeclaims" and (
+        attributes_classes(obj) != attributes_classes(old)
+    )

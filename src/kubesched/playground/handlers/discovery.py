@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Callable
 
 from kubesched.playground.apimachinery.catalog import ResourceCatalog, ResourceInfo
@@ -15,6 +17,7 @@ _SUBRESOURCES: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
     # name: group, version and kind of its body, verbs; an empty kind means the resource's own
     "status": ("", "", "", ("get", "patch", "update")),
     "finalize": ("", "", "", ("update",)),
+    "approval": ("", "", "", ("get", "patch", "update")),
     "binding": ("", "v1", "Binding", ("create",)),
     "eviction": ("policy", "v1", "Eviction", ("create",)),
     "scale": ("autoscaling", "v1", "Scale", ("get", "patch", "update")),
@@ -161,6 +164,8 @@ class Discovery:
                 "kind": resource.kind,
                 "verbs": list(resource.verbs),
             }
+            if resource.is_stored:
+                row["storageVersionHash"] = _storage_hash(self._catalog.get(resource.storage_key))
             resources.append({**row, **_nicknames(resource)})
             resources += [_subresource_row(resource, name) for name in resource.subresources]
         return {
@@ -217,6 +222,12 @@ def _version(release: Release) -> JsonObject:
         "compiler": "",
         "platform": "linux/amd64",
     }
+
+
+def _storage_hash(stored: ResourceInfo) -> str:
+    """Changes if objects are stored in another version."""
+    digest = hashlib.sha256(f"{stored.group}/{stored.version}/{stored.kind}".encode()).digest()
+    return base64.b64encode(digest[:8]).decode()
 
 
 def _nicknames(resource: ResourceInfo) -> JsonObject:

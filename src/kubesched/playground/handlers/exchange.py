@@ -84,6 +84,8 @@ class Accepted:
 
     media_type: str = JSON
     view: View = ""
+    version: str = "v1"
+    """Version of the view, in the group meta.k8s.io."""
 
 
 PLAIN = Accepted()
@@ -104,9 +106,10 @@ def negotiate(accept: str) -> Accepted:
         view = options.get("as", "")
         if not view:
             return Accepted(media_type)
-        is_meta = options.get("g") == "meta.k8s.io" and options.get("v") == "v1"
+        version = options.get("v", "")
+        is_meta = options.get("g") == "meta.k8s.io" and version in ("v1", "v1beta1")
         if is_meta and media_type == JSON and view in get_args(View):
-            return Accepted(JSON, cast("View", view))
+            return Accepted(JSON, cast("View", view), version)
     raise NotAcceptable(f"only the following media types are accepted: {_READABLE}")
 
 

@@ -79,6 +79,7 @@ def _table(call: Call, page: Page, status: int = 200) -> ApiResponse:
     shown = call.query.get("includeObject")
     resource, metadata = call.target.resource, page.metadata()
     table = table_of(call.registry, resource, page.entries, metadata, shown)
+    table["apiVersion"] = f"meta.k8s.io/{call.accepted.version}"
     return ApiResponse(status, encode(table))
 
 
@@ -88,14 +89,9 @@ def list_(call: Call) -> ApiResponse:
     page = list_page(call)
     if call.accepted.view == "Table":
         return _table(call, page)
-    if call.accepted.view:
-        encoder = encoder_for(resource, metadata_only=True)
-        kind, api_version = "PartialObjectMetadataList", "meta.k8s.io/v1"
-    else:
-        encoder = encoder_for(resource)
-        kind, api_version = resource.list_kind, resource.api_version
-    items = [encoder(entry) for entry in page.entries]
-    return ApiResponse(200, encode_list(kind, api_version, page.metadata(), items))
+    metadata_only = bool(call.accepted.view)
+    body = encode_list(resource, page.metadata(), page.entries, metadata_only=metadata_only)
+    return ApiResponse(200, body)
 
 
 def list_page(call: Call) -> Page:

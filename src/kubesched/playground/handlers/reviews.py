@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from kubesched.base.errors import BadRequest
+from kubesched.base.errors import BadRequest, NotAcceptable
 from kubesched.playground.apimachinery.objects import JsonObject, encode
 from kubesched.playground.auth.access import EVERYTHING_ALLOWED, AccessControl
 from kubesched.playground.auth.rbac import Attributes
-from kubesched.playground.handlers.exchange import ApiRequest, ApiResponse, decode_body
+from kubesched.playground.handlers.exchange import ApiRequest, ApiResponse, decode_body, negotiate
 from kubesched.playground.handlers.routes import Target
 from kubesched.playground.registry.users import User
 
@@ -16,6 +16,8 @@ _RULE_FIELDS = ("verbs", "apiGroups", "resources", "resourceNames")
 def review(request: ApiRequest, target: Target, access: AccessControl) -> ApiResponse:
     """Answer a review; nothing is stored."""
     resource = target.resource
+    if negotiate(request.headers.get("accept", "")).view:
+        raise NotAcceptable(f"{resource.plural} cannot be shown as a table or by metadata")
     body = decode_body(request)
     if not isinstance(body, dict):
         raise BadRequest(f"the body must be a {resource.kind} object")

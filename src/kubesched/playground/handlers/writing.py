@@ -22,7 +22,7 @@ from kubesched.playground.handlers.routes import SIMULATED, Call, not_allowed
 from kubesched.playground.registry import scale
 from kubesched.playground.registry.deletion import DeleteOptions
 from kubesched.playground.registry.patching import PatchKind, apply_object, patch_object
-from kubesched.playground.registry.representation import encode_list, encoder_for
+from kubesched.playground.registry.representation import encode_list
 from kubesched.playground.registry.rest_storage import WriteOptions
 from kubesched.playground.registry.strategy import Propagation
 from kubesched.playground.resources.custom_resources import DEFINITIONS, warnings_about
@@ -139,7 +139,7 @@ def _apply(call: Call) -> ApiResponse:
     if target.subresource not in ("", "status"):
         raise UnsupportedMediaType("apply is supported for objects and their status only")
     check_size(call.request.body)
-    entry, is_new, warnings = apply_object(
+    entry, is_new = apply_object(
         call.registry,
         target.resource,
         call.namespace,
@@ -148,9 +148,8 @@ def _apply(call: Call) -> ApiResponse:
         write_options(call),
         force=query.flag("force"),
         subresource=target.subresource,
-        validation=field_validation(query),
     )
-    return _written(call, entry, warnings, 201 if is_new else 200)
+    return _written(call, entry, [], 201 if is_new else 200)
 
 
 def delete(call: Call) -> ApiResponse:
@@ -174,8 +173,7 @@ def delete_collection(call: Call) -> ApiResponse:
             continue
         deleted.append(gone)
     metadata = Page([], registry.store.revision).metadata()
-    items = [encoder_for(resource)(entry) for entry in deleted]
-    return ApiResponse(200, encode_list(resource.list_kind, resource.api_version, metadata, items))
+    return ApiResponse(200, encode_list(resource, metadata, deleted, metadata_only=False))
 
 
 def delete_options(call: Call) -> DeleteOptions:

@@ -13,6 +13,10 @@ RUN_DURATION = "kubelet.kubesched.io/run-duration"
 """Pod annotation: how long the pod runs before it ends."""
 EXIT_CODE = "kubelet.kubesched.io/exit-code"
 """Pod annotation: its exit code."""
+IMAGE_PULL = "kubelet.kubesched.io/image-pull"
+"""Pod annotation: if "fail", its images cannot be pulled."""
+READY_AFTER = "kubelet.kubesched.io/ready-after"
+"""Pod annotation: how long the pod runs before it is ready."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

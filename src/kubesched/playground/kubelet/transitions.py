@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from kubesched.playground.apimachinery.objects import (
     JsonObject,
+    annotations_of,
     find_condition,
     spec_of,
     status_of,
@@ -21,7 +24,14 @@ from kubesched.playground.apimachinery.objects import (
     without_condition,
 )
 from kubesched.playground.apimachinery.paths import Path
+from kubesched.playground.kubelet.commands import exit_code_of
+from kubesched.playground.kubelet.options import READY_AFTER
 from kubesched.playground.kubelet.stages import ContainerChange, Transition
+
+_INIT_FAILED = ContainerChange(state="terminated", reason="Error")
+_INIT_CRASHED = ContainerChange(
+    state="waiting", reason="CrashLoopBackOff", message="back-off restarting failed container"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +86,20 @@ def apply(pod: JsonObject, transition: Transition, place: Place, now: float) -> 
     if transition.has_ip and not status.get("podIP"):
         status["podIP"] = place.pod_ip
         status["podIPs"] = [{"ip": place.pod_ip}]
-    init_changes = {
-        container["name"]: change
-        for scope, change in (
-            ("initContainers", transition.init_containers),
-            ("sidecars", transition.sidecars),
-        )
-        if change is not None
-        for container in containers_in(pod, scope)
-    }
+    init_changes: dict[str, ContainerChange] = {}
+    for container in spec_of(pod).get("initContainers") or ():
+        change = transition.sidecars if is_sidecar(container) else transition.init_containers
+        if change is None:
+            continue
+        init_changes[container["name"]] = change
+        code = exit_code_of(container) if change.state == "terminated" else 0
+        if code and not is_sidecar(container):
+            is_final = spec_of(pod).get("restartPolicy") == "Never"
+            init_changes[container["name"]] = replace(
+                _INIT_FAILED if is_final else _INIT_CRASHED, exit_code=code
+            )
+            status["phase"] = "Failed" if is_final else status["phase"]
+            break  # those behind it do not start
     if init_changes:
         _change(pod, status, "initContainers", "initContainerStatuses", init_changes, now)
     if transition.containers is not None:
@@ -134,10 +149,17 @@ def followed(pod: JsonObject, now: float, *, lacks: str = "") -> JsonObject:
     """Status after a spec change of a running pod; `lacks` names insufficient resources."""
     status = dict(status_of(pod))
     status["observedGeneration"] = pod["metadata"].get("generation", 0)
-    conditions: list[JsonObject] = list(status.get("conditions") or ())
+    conditions = _conditions(pod, status, now)
     if lacks:
+        extra = {"observedGeneration": status["observedGeneration"]}
         status["conditions"] = with_condition(
-            conditions, "PodResizePending", "True", now, reason="Deferred", message=lacks
+            conditions,
+            "PodResizePending",
+            "True",
+            now,
+            reason="Deferred",
+            message=lacks,
+            extra=extra,
         )
     else:
         status["conditions"] = without_condition(conditions, "PodResizePending")
@@ -159,18 +181,17 @@ def followed(pod: JsonObject, now: float, *, lacks: str = "") -> JsonObject:
 
 
 def _resized(pod: JsonObject, field: str, statuses: list[JsonObject]) -> list[JsonObject]:
-    resources = {
-        container["name"]: container.get("resources") or {}
-        for container in spec_of(pod).get(field) or ()
+    allocated = {
+        container["name"]: _allocated(container) for container in spec_of(pod).get(field) or ()
     }
-    result = []
-    for known in statuses:
-        own = resources.get(known.get("name", ""), {})
-        changed = {**known, "resources": own} if own else known
-        if own.get("requests"):
-            changed["allocatedResources"] = own["requests"]
-        result.append(changed)
-    return result
+    return [{**known, **allocated.get(known.get("name", ""), {})} for known in statuses]
+
+
+def _allocated(container: JsonObject) -> JsonObject:
+    """The resources that a container has, for its status."""
+    resources = container.get("resources") or {}
+    requests = resources.get("requests")
+    return {"resources": resources, **({"allocatedResources": requests} if requests else {})}
 
 
 # -- containers -----------------------------------------------------------------------------------
@@ -216,8 +237,10 @@ def _container_status(
                 state["lastState"] = had
             restart = int(state.get("restartCount", 0))
             state["containerID"] = f"fake://{uid_of(pod)}/{container['name']}/{restart}"
-        is_ready = True if change.ready is None else change.ready
-        state.update(ready=is_ready, started=True)
+        is_ready = change.ready
+        if is_ready is None:
+            is_ready = was_running or READY_AFTER not in annotations_of(pod)
+        state.update(ready=is_ready, started=True, **_allocated(container))
     elif change.state == "terminated":
         if "terminated" not in had:
             state["state"] = {"terminated": ended}
@@ -225,9 +248,12 @@ def _container_status(
         is_done = container in containers_in(pod, "initContainers") and not ended["exitCode"]
         state.update(ready=is_done, started=False)
     else:
-        if was_running:
+        if was_running or change.exit_code:
+            if not was_running and before.get("lastState"):
+                state["restartCount"] = int(before.get("restartCount", 0)) + 1
             state["lastState"] = {"terminated": ended}
-        waiting = {"reason": change.reason, "message": change.message}
+        message = change.message.replace("{image}", container.get("image", ""))
+        waiting = {"reason": change.reason, "message": message}
         state["state"] = {"waiting": {key: value for key, value in waiting.items() if value}}
         state.update(ready=False, started=False)
     return state
@@ -290,10 +316,7 @@ def _conditions(pod: JsonObject, status: JsonObject, now: float) -> list[JsonObj
             extra={"lastProbeTime": None, "observedGeneration": generation},
         )
 
-    # Set by the kubelet for pods that no scheduler bound; a binding's condition is kept.
-    scheduled = find_condition(conditions, "PodScheduled")
-    if scheduled is None or scheduled.get("status") != "True":
-        put("PodScheduled", None)
+    put("PodScheduled", None)
     has_sandbox = bool(status.get("podIP")) and phase in ("Pending", "Running")
     put("PodReadyToStartContainers", None if has_sandbox else ("", ""))
     put("Initialized", _not_initialized(pod, status, phase))

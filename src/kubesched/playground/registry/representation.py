@@ -5,13 +5,14 @@ Encodings are cached on the entry, so all watchers of one write share one encodi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TypeAlias
 
+from kubesched.playground.apimachinery.bodies import from_stored
 from kubesched.playground.apimachinery.catalog import ResourceInfo
 from kubesched.playground.apimachinery.conversion import CONVERTED
-from kubesched.playground.apimachinery.objects import JsonObject, encode
+from kubesched.playground.apimachinery.objects import JsonObject, decode, encode
 from kubesched.playground.storage.store import Entry
 
 Encoder: TypeAlias = Callable[[Entry], bytes]
@@ -30,13 +31,15 @@ def _converted(convert: Callable[[JsonObject], JsonObject], entry: Entry) -> byt
     return encode(convert(entry.with_managed_fields()))
 
 
-def _as_version(api_version: str, entry: Entry) -> bytes:
-    """A custom object in the requested version; without conversion only `apiVersion` differs."""
-    if entry.obj.get("apiVersion") == api_version:
+def _custom(resource: ResourceInfo, entry: Entry) -> bytes:
+    """A custom object in the requested version, with the defaults that its schema has now."""
+    if resource.has_defaults:
+        return encode(from_stored(resource, decode(entry.body)))
+    if entry.obj.get("apiVersion") == resource.api_version:
         return entry.body
     return entry.variant(
-        api_version,
-        lambda entry: encode({**entry.with_managed_fields(), "apiVersion": api_version}),
+        resource.api_version,
+        lambda entry: encode(from_stored(resource, entry.with_managed_fields())),
     )
 
 
@@ -61,13 +64,35 @@ def encoder_for(
     if converted := CONVERTED.get((resource.api_version, resource.kind)):
         return partial(_converted, converted[1])
     if resource.custom:
-        return partial(_as_version, resource.api_version)
+        return partial(_custom, resource)
     return _without_managers if omits_managed_fields else _stored
 
 
-def encode_list(kind: str, api_version: str, metadata: JsonObject, items: Sequence[bytes]) -> bytes:
-    head = encode({"kind": kind, "apiVersion": api_version, "metadata": metadata})
+def encode_list(
+    resource: ResourceInfo, metadata: JsonObject, entries: Iterable[Entry], *, metadata_only: bool
+) -> bytes:
+    """A list; as upstream, only custom objects in it state their kind."""
+    kind, api_version = resource.kind, resource.api_version
+    if metadata_only:
+        kind, api_version = "PartialObjectMetadata", "meta.k8s.io/v1"
+    encoder = encoder_for(resource, metadata_only=metadata_only)
+    items = [encoder(entry) for entry in entries]
+    if metadata_only or not resource.custom:
+        prefixes = (
+            encode({"kind": kind, "apiVersion": api_version})[:-1] + b",",
+            encode({"apiVersion": api_version, "kind": kind})[:-1] + b",",
+        )
+        items = [_without_kind(item, prefixes) for item in items]
+    head = encode({"kind": f"{kind}List", "apiVersion": api_version, "metadata": metadata})
     return head[:-1] + b',"items":[' + b",".join(items) + b"]}"
+
+
+def _without_kind(body: bytes, prefixes: tuple[bytes, bytes]) -> bytes:
+    for prefix in prefixes:
+        if body.startswith(prefix):
+            return b"{" + body[len(prefix) :]
+    obj = decode(body)
+    return encode({key: obj[key] for key in obj if key not in ("kind", "apiVersion")})
 
 
 def encode_watch_event(event_type: str, body: bytes) -> bytes:

@@ -122,6 +122,8 @@ class RestStorage:
         """Run last, after the kind's own rules; a check raises to reject the write."""
         self.status_checks: list[AdmissionCheck] = []
         """Checks of status writes, for which `checks` do not run."""
+        self.admits_service_accounts = False
+        """Whether pods need an existing service account, and get its token mounted."""
         self._derived: dict[str, tuple[int, Any]] = {}
 
     # -- reading -----------------------------------------------------------------------------------

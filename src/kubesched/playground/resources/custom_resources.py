@@ -11,7 +11,7 @@ from dataclasses import replace
 from kubesched.api.field_errors import FieldError, invalid, required
 from kubesched.base.errors import Conflict, NotFound
 from kubesched.playground.apimachinery.catalog import ResourceInfo
-from kubesched.playground.apimachinery.objects import Json, JsonObject, timestamp
+from kubesched.playground.apimachinery.objects import Json, JsonObject, encode, timestamp
 from kubesched.playground.apimachinery.schema.shape import shape_problems
 from kubesched.playground.apimachinery.schema.structural import fill_defaults, problems_of, prune
 from kubesched.playground.apimachinery.validation import one_of
@@ -250,6 +250,7 @@ def resources_of(definition: JsonObject) -> list[ResourceInfo]:
             categories=tuple(names.get("categories") or ()),
             custom=True,
             schema=(version.get("schema") or {}).get("openAPIV3Schema"),
+            has_defaults=b'"default":' in encode(version.get("schema")),
         )
         for version in versions
     ]

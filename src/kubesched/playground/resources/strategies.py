@@ -87,6 +87,14 @@ def strategies_for(gates: FeatureGates) -> dict[str, Strategy]:
 
 
 STRATEGIES: dict[str, Strategy] = {
+    "certificatesigningrequests.certificates.k8s.io": Strategy(
+        subresources={
+            "approval": SubresourceWrite(
+                merge=lambda new, old: {**new, "spec": old["spec"]},
+                validate=lambda _new, _old: (),
+            )
+        }
+    ),
     "compositepodgroups.scheduling.k8s.io": _POD_GROUP,
     "configmaps": Strategy(
         validate=cluster.validate_config_data, validate_update=cluster.validate_config_data_update
@@ -200,6 +208,7 @@ STRATEGIES: dict[str, Strategy] = {
             "nodes",
             "priorityclasses.scheduling.k8s.io",
             RUNTIME_CLASSES,
+            "serviceaccounts",
         ),
         prepare_update=admit_pod_update_and_keep,
         validate=pods.validate_pod,
@@ -277,7 +286,7 @@ STRATEGIES: dict[str, Strategy] = {
         returns_deleted_object=True,
         default=cluster_defaults.default_service,
         admit=cluster_admission.admit_service,
-        prepare_update=cluster_admission.keep_service_addresses,
+        prepare_update=cluster_admission.update_service,
         validate=cluster.validate_service,
         name_rule=label_problems,
     ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 
 import pytest
@@ -151,6 +153,41 @@ async def test_unknown_fields_are_told_as_asked(gadgets, http, mode):
         assert response.status == 201
         warning = (response.headers or {}).get("Warning", "")
         assert ("spec.nested.x" in warning) is (mode == "Warn")
+
+
+async def test_unknown_metadata_is_an_unknown_field(gadgets, http):
+    metadata = {"name": "g", "labels": {"any": "thing"}, "nope": 1}
+    body = {"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": metadata}
+    path = "/apis/example.com/v1/namespaces/default/gadgets?fieldValidation=Strict"
+    response = await http.raw("POST", path, body)
+    assert response.status == 400
+    assert b'strict decoding error: unknown field \\"metadata.nope\\"' in response.body
+
+
+async def test_stored_objects_get_new_defaults_and_are_patched_through_any_version(http, api):
+    properties = {"spec": {"type": "object", "properties": {"a": {"type": "string"}}}}
+    schema = {"openAPIV3Schema": {"type": "object", "properties": properties}}
+    versions = [
+        {"name": name, "served": True, "storage": name == "v1", "schema": schema}
+        for name in ("v1", "v2")
+    ]
+    names = {"plural": "things", "kind": "Thing"}
+    spec = {"group": "example.org", "names": names, "scope": "Cluster", "versions": versions}
+    crd = {"metadata": {"name": "things.example.org"}, "spec": spec}
+    api.create("customresourcedefinitions.apiextensions.k8s.io", crd)
+    path = "/apis/example.org/v1/things"
+    await http.post(path, {"apiVersion": "example.org/v1", "kind": "Thing", "metadata": {"name": "t"}, "spec": {}})  # fmt: skip
+    properties["spec"]["properties"]["a"]["default"] = "x"
+    api.patch("customresourcedefinitions.apiextensions.k8s.io", None, "things.example.org", {"spec": {"versions": versions}})  # fmt: skip
+    assert (await http.get(f"{path}/t"))["spec"] == {"a": "x"}
+    other = "/apis/example.org/v2/things/t"
+    status, patched = await http.call("PATCH", other, {"spec": {"a": "y"}}, content_type="application/merge-patch+json")  # fmt: skip
+    assert (status, patched["apiVersion"], patched["spec"]) == (200, "example.org/v2", {"a": "y"})
+    assert (await http.get(path))["items"][0]["kind"] == "Thing"
+    rows = (await http.get("/apis/example.org/v2"))["resources"]
+    assert [row["storageVersionHash"] for row in rows] == [
+        base64.b64encode(hashlib.sha256(b"example.org/v1/Thing").digest()[:8]).decode()
+    ]
 
 
 VALUES = st.recursive(

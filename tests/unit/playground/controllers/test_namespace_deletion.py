@@ -38,7 +38,17 @@ def test_content_with_a_finalizer_holds_the_namespace(world):
     )
     world.delete("namespaces", "held")
     world.run(60)
-    assert world.exists("namespaces", "held")
+    conditions = world.get("namespaces", "held")["status"]["conditions"]
+    told = {each["type"]: (each["status"], each["message"]) for each in conditions}
+    assert told["NamespaceContentRemaining"] == (
+        "True",
+        "Some resources are remaining: configmaps. has 1 resource instances",
+    )
+    assert told["NamespaceFinalizersRemaining"] == (
+        "True",
+        "Some content in the namespace has finalizers remaining: example.com/wait in 1 resource instances",
+    )
+    assert told["NamespaceDeletionContentFailure"][0] == "False"
     world.patch("configmaps", "x", {"metadata": {"finalizers": None}}, "held")
     world.settle()
     assert not world.exists("namespaces", "held")
@@ -53,3 +63,17 @@ def test_nothing_new_enters_while_it_goes(world):
     world.settle()
     with pytest.raises(Forbidden, match="being terminated"):
         world.create("configmaps", {"metadata": {"name": "y"}}, "held")
+
+
+def test_pods_go_before_what_they_use(world):
+    world.create("namespaces", {"metadata": {"name": "team"}}, "")
+    world.create("configmaps", {"metadata": {"name": "settings"}}, "team")
+    metadata = {"name": "p", "finalizers": ["example.com/wait"]}
+    world.create("pods", {"metadata": metadata, "spec": {"containers": [{"name": "c", "image": "i"}]}}, "team")  # fmt: skip
+    world.run(5)
+    world.delete("namespaces", "team")
+    world.run(60)
+    assert world.exists("configmaps", "settings", "team")
+    world.patch("pods", "p", {"metadata": {"finalizers": None}}, "team")
+    world.run(1)
+    assert not world.exists("namespaces", "team")

@@ -410,3 +410,85 @@ def test_a_sleeping_pre_stop_hook_delays_the_end(world, sleep_s, grace_s, still_
         assert world.exists("pods", "slow")
     world.run(gone_s - (world.clock.monotonic() - start))
     assert not world.exists("pods", "slow")
+
+
+def reasons_waiting(world, field="containerStatuses"):
+    return {
+        each["name"]: each["state"].get("waiting", {}).get("reason")
+        for each in status(world)[field]
+    }
+
+
+@pytest.mark.parametrize("image", ["foo:non-existent", "invalid.registry.example/app:1"])
+def test_an_image_that_does_not_exist_is_not_pulled(world, image):
+    world.pod(containers=[{"name": "main", "image": image}])
+    world.run(1.5)
+    assert reasons_waiting(world) == {"main": "ErrImagePull"}
+    world.run(60)
+    assert status(world)["phase"] == "Pending"
+    assert reasons_waiting(world) == {"main": "ImagePullBackOff"}
+    waiting = status(world)["containerStatuses"][0]["state"]["waiting"]
+    assert waiting["message"] == f'Back-off pulling image "{image}"'
+    assert {"Pulling", "Failed", "BackOff"} <= set(world.reasons("solo"))
+    world.patch("pods", "solo", {"spec": {"containers": [{"name": "main", "image": "app:1"}]}})
+    world.run(2)
+    assert states(world) == {"main": "running"}
+
+
+def test_a_readiness_probe_succeeds_after_its_initial_delay(world):
+    probe = {"initialDelaySeconds": 30, "tcpSocket": {"port": 80}}
+    world.pod(containers=[{"name": "main", "image": "app:1", "readinessProbe": probe}])
+    world.run(20)
+    assert status(world)["phase"] == "Running"
+    assert conditions(world)["Ready"] == "False"
+    world.run(15)
+    assert conditions(world)["Ready"] == "True"
+    assert status(world)["containerStatuses"][0]["restartCount"] == 0
+
+
+def init_pod(world, restart_policy):
+    init = [
+        {"name": "one", "image": "i", "command": ["true"]},
+        {"name": "two", "image": "i", "command": ["/bin/false"]},
+        {"name": "three", "image": "i"},
+    ]
+    world.pod(initContainers=init, restartPolicy=restart_policy)
+    world.run(5)
+
+
+def test_a_failing_init_container_fails_a_pod_that_does_not_restart(world):
+    init_pod(world, "Never")
+    assert status(world)["phase"] == "Failed"
+    assert states(world, field="initContainerStatuses") == {
+        "one": "terminated",
+        "two": "terminated",
+        "three": "waiting",
+    }
+    assert status(world)["initContainerStatuses"][1]["state"]["terminated"]["exitCode"] == 1
+    assert states(world) == {"main": "waiting"}
+
+
+def test_a_failing_init_container_is_restarted(world):
+    init_pod(world, "Always")
+    world.run(40)
+    assert status(world)["phase"] == "Pending"
+    [_, two, _] = status(world)["initContainerStatuses"]
+    assert two["lastState"]["terminated"]["exitCode"] == 1
+    assert two["restartCount"] >= 3
+    assert reasons_waiting(world, "initContainerStatuses") == {
+        "one": None,
+        "two": "CrashLoopBackOff",
+        "three": "PodInitializing",
+    }
+    incomplete = next(each for each in status(world)["conditions"] if each["type"] == "Initialized")
+    assert incomplete["message"] == "containers with incomplete status: [two three]"
+
+
+def test_a_running_container_states_its_resources(world):
+    resources = {"requests": {"cpu": "100m"}, "limits": {"cpu": "200m"}}
+    world.pod(containers=[{"name": "main", "image": "app:1", "resources": resources}])
+    world.run(5)
+    [main] = status(world)["containerStatuses"]
+    assert main["resources"] == resources
+    assert main["allocatedResources"] == {"cpu": "100m"}
+    assert {each["observedGeneration"] for each in status(world)["conditions"]} == {1}

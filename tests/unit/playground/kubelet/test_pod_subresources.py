@@ -88,7 +88,8 @@ def test_a_resize_that_does_not_fit_waits_for_room(running):
     assert [(entry["reason"], "cpu" in entry["message"]) for entry in pending] == [
         ("Deferred", True)
     ]
-    assert "allocatedResources" not in status["containerStatuses"][0]
+    assert status["containerStatuses"][0]["allocatedResources"] == RESOURCES["requests"]
+    assert {entry["observedGeneration"] for entry in status["conditions"]} == {2}
     running.delete("pods", "q")
     running.run(10)
     status = running.get("pods", "p")["status"]

@@ -15,7 +15,7 @@ def exists(api, resource, namespace, name):
 
 
 def test_accounts_and_certificates_come_with_the_namespace(api):
-    publish(api.registry, "PEM", 6443)
+    publish(api.registry, "PEM", "127.0.0.1", 6443)
     api.create("namespaces", {"metadata": {"name": "late"}})
     for namespace in ("default", "kube-system", "late"):
         assert exists(api, "serviceaccounts", namespace, "default")
@@ -24,7 +24,7 @@ def test_accounts_and_certificates_come_with_the_namespace(api):
 
 
 def test_what_is_deleted_or_changed_comes_back(api):
-    publish(api.registry, "PEM", 6443)
+    publish(api.registry, "PEM", "127.0.0.1", 6443)
     old = api.get("serviceaccounts", "default", "default")["metadata"]["uid"]
     api.delete("serviceaccounts", "default", "default")
     assert api.get("serviceaccounts", "default", "default")["metadata"]["uid"] != old
@@ -34,7 +34,7 @@ def test_what_is_deleted_or_changed_comes_back(api):
 
 
 def test_a_namespace_that_is_going_gets_nothing_new(api):
-    publish(api.registry, "PEM", 6443)
+    publish(api.registry, "PEM", "127.0.0.1", 6443)
     api.create("namespaces", {"metadata": {"name": "going"}})
     api.delete("namespaces", None, "going")
     api.delete("serviceaccounts", "going", "default")

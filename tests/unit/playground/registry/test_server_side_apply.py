@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubesched.base.clock import ManualClock
-from kubesched.base.errors import BadRequest, Conflict
+from kubesched.base.errors import BadRequest, Conflict, ServerError
 from kubesched.playground.apimachinery.managed_fields.paths import (
     fields_v1_of,
     from_fields_v1,
@@ -35,7 +35,7 @@ def apply(
     resource = api.registry.catalog.find_kind(config["apiVersion"], config["kind"])
     assert resource is not None
     namespace = "default" if resource.namespaced else ""
-    entry, _is_new, _warnings = apply_object(
+    entry, _is_new = apply_object(
         api.registry,
         resource,
         namespace,
@@ -321,4 +321,14 @@ def test_field_sets_are_written_as_upstream_writes_them():
     assert container["."] == {}
     assert 'k:{"containerPort":80,"protocol":"TCP"}' in container["f:ports"], (
         "left-out keys count with their default"
+    )
+
+
+def test_an_unknown_field_cannot_be_applied(api):
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "nope": 1}
+    with pytest.raises(ServerError) as raised:
+        apply(api, config)
+    assert raised.value.message == (
+        "failed to create typed patch object (default/c; v1, Kind=ConfigMap):"
+        " .nope: field not declared in schema"
     )

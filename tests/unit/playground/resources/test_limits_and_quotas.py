@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kubesched.api import quantity
 from kubesched.base.errors import Forbidden
+from kubesched.playground.controllers.resource_quota import RESYNC_S
 from kubesched.playground.registry.rest_storage import WriteOptions
 from kubesched.playground.resources.admission.quota_usage import pod_total
 
@@ -183,6 +184,79 @@ def test_scopes_choose_the_pods(quoted, scope, charged):
         before = int(used(world)["pods"])
         world.create("pods", body)
         assert int(used(world)["pods"]) - before == (name in charged), name
+
+
+def test_pods_that_look_into_other_namespaces_have_a_scope(quoted):
+    scope = {"scopeName": "CrossNamespacePodAffinity", "operator": "Exists"}
+    world = quoted({"pods": "9"}, scopeSelector={"matchExpressions": [scope]})
+    term = {"labelSelector": {}, "topologyKey": "zone"}
+    for name, own, count in (("near", {}, "0"), ("far", {"namespaces": ["other"]}, "1")):
+        weighted = [{"weight": 1, "podAffinityTerm": {**term, **own}}]
+        group = {"preferredDuringSchedulingIgnoredDuringExecution": weighted}
+        world.create("pods", pod(name, {}, affinity={"podAntiAffinity": group}))
+        assert used(world) == {"pods": count}
+
+
+def test_a_pod_that_gets_a_deadline_moves_to_the_other_scope(quoted):
+    world = quoted({"pods": "1"}, scopes=["NotTerminating"])
+    spec = {"hard": {"pods": "1"}, "scopes": ["Terminating"]}
+    world.create("resourcequotas", {"metadata": {"name": "ending"}, "spec": spec})
+    world.settle()
+    world.create("pods", pod("a", {}))
+    world.patch("pods", "a", {"spec": {"activeDeadlineSeconds": 60}})
+    assert world.get("resourcequotas", "ending")["status"]["used"] == {"pods": "1"}
+    world.run(2)
+    assert used(world) == {"pods": "0"}
+
+
+def test_claims_count_for_the_attributes_class_they_want_and_have(quoted):
+    selector = {"scopeName": "VolumeAttributesClass", "operator": "In", "values": ["gold"]}
+    world = quoted({"persistentvolumeclaims": "1"}, scopeSelector={"matchExpressions": [selector]})
+    spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": "", "volumeAttributesClassName": "gold",
+            "resources": {"requests": {"storage": "1Gi"}}}  # fmt: skip
+    world.create("persistentvolumeclaims", {"metadata": {"name": "c"}, "spec": spec})
+    assert used(world) == {"persistentvolumeclaims": "1"}
+    with pytest.raises(Forbidden, match="exceeded quota"):
+        world.create("persistentvolumeclaims", {"metadata": {"name": "d"}, "spec": spec})
+    silver = {**spec, "volumeAttributesClassName": "silver"}
+    world.create("persistentvolumeclaims", {"metadata": {"name": "d"}, "spec": silver})
+    current = {"status": {"currentVolumeAttributesClassName": "gold"}}
+    world.patch("persistentvolumeclaims", "d", current, subresource="status")
+    world.run(2)
+    assert used(world) == {"persistentvolumeclaims": "2"}
+
+
+def test_devices_are_counted_by_class_and_alternatives_by_the_largest(quoted):
+    devices = "gpu.deviceclass.resource.k8s.io/devices"
+    world = quoted({devices: "40", "count/resourceclaims.resource.k8s.io": "2"})
+    claims = "resourceclaims.resource.k8s.io"
+    choices = [
+        {"name": "a", "deviceClassName": "gpu", "allocationMode": "All"},
+        {"name": "b", "deviceClassName": "gpu", "count": 3},
+    ]
+    requests = [
+        {"name": "one", "firstAvailable": choices},
+        {"name": "two", "exactly": {"deviceClassName": "gpu", "count": 2}},
+    ]
+    spec = {"devices": {"requests": requests}}
+    world.create(claims, {"metadata": {"name": "c"}, "spec": spec})
+    assert used(world) == {devices: "34", "count/resourceclaims.resource.k8s.io": "1"}
+    with pytest.raises(Forbidden, match="exceeded quota"):
+        world.create(claims, {"metadata": {"name": "d"}, "spec": spec})
+    world.delete(claims, "c")
+    world.run(2)
+    assert used(world)[devices] == "0"
+
+
+def test_an_overwritten_status_is_restored(quoted):
+    world = quoted({"pods": "2"})
+    world.create("pods", pod("a", {}))
+    world.patch("resourcequotas", "q", {"status": {"hard": {"pods": "7"}}}, subresource="status")
+    world.run(1)
+    assert world.get("resourcequotas", "q")["status"]["hard"] == {"pods": "2"}
+    world.patch("resourcequotas", "q", {"status": {"used": {"pods": "0"}}}, subresource="status")
+    world.run(RESYNC_S)
+    assert used(world) == {"pods": "1"}
 
 
 def test_a_deployment_stops_at_the_quota_and_goes_on_when_it_grows(quoted):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kubesched.base.errors import BadRequest, Forbidden
+from kubesched.playground.control_plane import publish
 from kubesched.playground.resources.admission.pods import qos_class
+from kubesched.playground.resources.admission.service_accounts import MOUNT_PATH
 
 
 def test_a_minimal_pod_gets_the_defaults_of_a_real_cluster(api, make_pod):
@@ -267,6 +269,77 @@ def test_services_get_addresses_and_keep_them(api):
         "services", {**body, "spec": {**body["spec"], "sessionAffinity": "ClientIP"}}
     )
     assert updated["spec"]["clusterIP"] == created["spec"]["clusterIP"]
+
+
+def test_a_service_loses_what_its_new_type_does_not_have(api):
+    spec = {"ports": [{"name": "a", "port": 80}], "type": "ClusterIP"}
+    body = {"metadata": {"name": "s", "namespace": "default"}, "spec": spec}
+    address = api.create("services", body)["spec"]["clusterIP"]
+
+    def change(**spec):
+        return api.patch("services", "default", "s", {"spec": spec})["spec"]
+
+    balanced = change(type="LoadBalancer")
+    port = balanced["ports"][0]["nodePort"]
+    assert (balanced["clusterIP"], balanced["externalTrafficPolicy"]) == (address, "Cluster")
+    assert (
+        change(type="NodePort", ports=[{"name": "a", "port": 81}])["ports"][0]["nodePort"] == port
+    )
+    plain = change(type="ClusterIP")
+    assert plain["clusterIP"] == address
+    assert not {"externalTrafficPolicy", "allocateLoadBalancerNodePorts"} & plain.keys()
+    assert "nodePort" not in plain["ports"][0]
+    named = change(type="ExternalName", externalName="example.com")
+    assert not {"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"} & named.keys()
+    assert change(type="ClusterIP", externalName=None)["clusterIP"]
+
+
+@pytest.fixture
+def published(api):
+    publish(api.registry, "PEM", "127.0.0.1", 6443)
+    return api
+
+
+def mounts(pod):
+    return {
+        container["name"]: [mount["name"] for mount in container.get("volumeMounts", ())]
+        for container in pod["spec"]["containers"]
+    }
+
+
+def test_the_token_of_the_account_is_mounted(published, make_pod):
+    other = {"name": "own", "mountPath": MOUNT_PATH}
+    containers = [
+        {"name": "plain", "image": "i"},
+        {"name": "own", "image": "i", "volumeMounts": [other]},
+    ]
+    pod = published.create("pods", make_pod(containers=containers, volumes=[{"name": "own", "emptyDir": {}}]))  # fmt: skip
+    [_, volume] = pod["spec"]["volumes"]
+    assert volume["name"].startswith("kube-api-access-")
+    assert mounts(pod) == {"plain": [volume["name"]], "own": ["own"]}
+
+
+@pytest.mark.parametrize(("account", "own", "mounted"), [(False, None, False), (False, True, True), (None, False, False)])  # fmt: skip
+def test_the_token_can_be_declined(published, make_pod, account, own, mounted):
+    body = {"metadata": {"name": "sa", "namespace": "default"}, "imagePullSecrets": [{"name": "s"}]}
+    published.create("serviceaccounts", {**body, "automountServiceAccountToken": account})
+    spec = {} if own is None else {"automountServiceAccountToken": own}
+    pod = published.create("pods", make_pod(serviceAccountName="sa", **spec))
+    assert bool(pod["spec"].get("volumes")) is mounted
+    assert pod["spec"]["imagePullSecrets"] == [{"name": "s"}]
+
+
+def test_a_pod_needs_its_account(published, make_pod):
+    words = 'error looking up service account default/nobody: serviceaccounts "nobody" not found'
+    with pytest.raises(Forbidden, match=words):
+        published.create("pods", make_pod(serviceAccountName="nobody"))
+
+
+def test_the_api_server_has_endpoints(published):
+    [subset] = published.get("endpoints", "default", "kubernetes")["subsets"]
+    assert (subset["addresses"], subset["ports"][0]["port"]) == ([{"ip": "127.0.0.1"}], 6443)
+    endpoint_slice = published.get("endpointslices.discovery.k8s.io", "default", "kubernetes")
+    assert endpoint_slice["endpoints"][0]["addresses"] == ["127.0.0.1"]
 
 
 def test_a_new_namespace_has_a_name_label_and_an_account(api):

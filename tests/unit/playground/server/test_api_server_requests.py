@@ -105,9 +105,9 @@ async def test_unknown_fields_are_refused_warned_of_or_ignored_as_the_client_wis
 
 
 async def test_bodies_may_be_yaml(http):
-    body = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: y}\ndata: {on: 'yes', n: '1e3'}\n"
+    body = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: 'y'}\ndata: {on: 'yes', n: '1e3'}\n"
     status, created = await http.call("POST", MAPS, body, content_type="application/yaml")
-    assert (status, created["data"]) == (201, {"true": "yes", "n": "1e3"})
+    assert (status, created["data"]) == (201, {"true": "yes", "false": "1e3"})
 
 
 async def test_a_list_names_its_kind_and_revision(http, make_pod):
@@ -189,11 +189,54 @@ async def test_metadata_alone_can_be_asked_for(http, make_pod):
     accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
     listed = await http.get(PODS, accept=accept)
     assert listed["kind"] == "PartialObjectMetadataList"
-    assert listed["items"][0].keys() == {"kind", "apiVersion", "metadata"}
+    assert listed["items"][0].keys() == {"metadata"}
     single = await http.get(
         f"{PODS}/p", accept="application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
     )
     assert single["kind"] == "PartialObjectMetadata"
+
+
+async def test_items_of_typed_lists_do_not_state_their_kind(http, api, make_pod):
+    await http.post(PODS, make_pod("p"))
+    api.create("pods", {"metadata": {"name": "q", "namespace": "default"}, "spec": make_pod()["spec"]})  # fmt: skip
+    listed = await http.get(PODS)
+    assert (listed["kind"], listed["apiVersion"]) == ("PodList", "v1")
+    assert [item["metadata"]["name"] for item in listed["items"]] == ["p", "q"]
+    assert all(not {"kind", "apiVersion"} & item.keys() for item in listed["items"])
+
+
+async def test_tables_have_the_version_that_was_asked_for(http, make_pod):
+    await http.post(PODS, make_pod("p"))
+    for version in ("v1", "v1beta1"):
+        accept = f"application/json;as=Table;g=meta.k8s.io;v={version}"
+        assert (await http.get(PODS, accept=accept))["apiVersion"] == f"meta.k8s.io/{version}"
+    review = {"spec": {"nonResourceAttributes": {"path": "/", "verb": "get"}}}
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    assert (await http.call("POST", path, review, accept=accept))[0] == 406
+
+
+@pytest.mark.parametrize("mode", ["Strict", "Warn", "Ignore"])
+async def test_repeated_fields_are_told_as_asked(http, mode):
+    body = b"""{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "nope": 1,
+        "data": {"a": "1", "b": "2", "a": "3"}}"""
+    path = f"/api/v1/namespaces/default/configmaps?fieldValidation={mode}"
+    response = await http.raw("POST", path, body)
+    words = 'unknown field \\"nope\\", {}duplicate field \\"data.a\\"'
+    if mode == "Strict":
+        assert response.status == 400
+        assert words.format("") in response.body.decode()
+    else:
+        assert response.status == 201
+        warning = (response.headers or {}).get("Warning", "")
+        assert ('duplicate field \\"data.a\\"' in warning) is (mode == "Warn")
+
+
+async def test_repeated_keys_of_applied_yaml_are_refused(http):
+    path = "/api/v1/namespaces/default/configmaps/c?fieldManager=m"
+    body = b"apiVersion: v1\nkind: ConfigMap\ndata:\n  a: x\n  a: y\n"
+    status, answer = await http.call("PATCH", path, body, content_type="application/apply-patch+yaml")  # fmt: skip
+    assert status == 400
+    assert answer["message"].endswith('yaml: unmarshal errors:\n  line 5: key "a" already set in map')  # fmt: skip
 
 
 async def test_protobuf_readers_are_answered_in_json(http, make_pod):

@@ -29,6 +29,7 @@ from kubesched.api.field_errors import (
     type_invalid,
 )
 from kubesched.playground.apimachinery.objects import Json, JsonObject, copy_json, encode
+from kubesched.playground.apimachinery.schema.table import types
 
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
 EMBEDDED = "x-kubernetes-embedded-resource"
@@ -65,11 +66,14 @@ def _prune(
         keeps = _IDENTITY
     for name in list(value):
         here = f"{path}.{name}" if path else name
-        if name in keeps and name not in properties:
-            continue
-        if name in properties:
-            if name not in keeps or name not in _IDENTITY:
-                _prune(properties[name], value[name], here, removed)
+        if name in keeps:
+            if name == "metadata" and isinstance(value[name], dict):
+                known = types()["meta.ObjectMeta"].fields
+                for unknown in [key for key in value[name] if key not in known]:
+                    del value[name][unknown]
+                    removed.append(f"{here}.{unknown}")
+        elif name in properties:
+            _prune(properties[name], value[name], here, removed)
         elif isinstance(additional, dict):
             _prune(additional, value[name], here, removed)
         elif not schema.get(PRESERVE) and additional is not True:

@@ -163,7 +163,10 @@ class OpenApi:
             for version in (entry.obj.get("spec") or {}).get("versions") or ():
                 if version.get("name") == resource.version:
                     schema = (version.get("schema") or {}).get("openAPIV3Schema")
-        metadata = {"$ref": prefix + model_name("meta.ObjectMeta")}
+        metadata = {
+            "allOf": [{"$ref": prefix + model_name("meta.ObjectMeta")}],
+            "description": "Standard object's metadata: name, labels, owners.",
+        }
         return published_schema(schema, metadata, is_v3=prefix == _V3)
 
 
@@ -178,7 +181,9 @@ def _paths(resource: ResourceInfo, gvk: JsonObject, reference: str, *, is_v3: bo
         if resource.namespaced
         else f"{root}/{resource.plural}"
     )
-    collection: JsonObject = {"parameters": _path_parameters(resource, named=False, is_v3=is_v3)}
+    collection: JsonObject = {}
+    if resource.namespaced:
+        collection["parameters"] = _path_parameters(resource, named=False, is_v3=is_v3)
     if "list" in resource.verbs:
         collection["get"] = _operation(gvk, _LIST_PARAMETERS, reference, is_v3=is_v3, action="list")
     if "create" in resource.verbs:

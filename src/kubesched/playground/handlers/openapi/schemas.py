@@ -118,7 +118,7 @@ def _schema(object_type: ObjectType, prefix: str, into: JsonObject) -> JsonObjec
 def top_level(schema: JsonObject, kinds: list[JsonObject]) -> None:
     """Add type metadata to a type's schema, which makes it the schema of a kind."""
     explanations = {
-        "apiVersion": "The group and version this object is written in.",
+        "apiVersion": "APIVersion defines the group and version this object is written in.",
         "kind": "The kind of this object.",
     }
     meta = {name: {"type": "string", "description": text} for name, text in explanations.items()}

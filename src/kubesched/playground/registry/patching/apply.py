@@ -11,13 +11,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kubesched.base.errors import BadRequest, Conflict
-from kubesched.playground.apimachinery.bodies import (
-    FieldValidation,
-    check_fields,
-    check_kind,
-    to_stored,
-)
+from kubesched.base.errors import BadRequest, Conflict, ServerError
+from kubesched.playground.apimachinery.bodies import check_kind, to_stored, undeclared_fields
 from kubesched.playground.apimachinery.catalog import ResourceInfo
 from kubesched.playground.apimachinery.failures import conflict, not_found, stale
 from kubesched.playground.apimachinery.managed_fields.compare import compare
@@ -46,15 +41,14 @@ def apply_object(
     *,
     force: bool,
     subresource: str = "",
-    validation: FieldValidation = "Warn",
-) -> tuple[Entry, bool, list[str]]:
-    """Apply a configuration; returns the entry, whether it was created, and warnings."""
+) -> tuple[Entry, bool]:
+    """Apply a configuration; returns the entry and whether it was created."""
     if not isinstance(config, dict) or not config.get("kind") or not config.get("apiVersion"):
         raise BadRequest(
             "invalid object type: an applied object must state its apiVersion and kind"
         )
     checked = check_kind(config, resource)
-    warnings = check_fields(resource, checked, encode(checked), validation)
+    _reject_undeclared(resource, namespace, name, checked)
     config = _own_config(resource, namespace, name, to_stored(resource, checked), subresource)
     layout = registry.layout(resource)
     claimed = ownable(paths_of(layout, config))
@@ -71,17 +65,27 @@ def apply_object(
         if subresource or config["metadata"].get("uid"):
             raise not_found(resource, name)
         config["metadata"].pop("resourceVersion", None)
-        return (
-            registry.create(resource, namespace, config, options, managers=(mine,)),
-            True,
-            warnings,
-        )
+        return registry.create(resource, namespace, config, options, managers=(mine,)), True
     _check_preconditions(resource, old, config["metadata"])
     obj, managers = _applied(registry.layout(resource), resource, old, config, mine, force=force)
     entry = registry.replace(
         resource, old, obj, options, subresource=subresource, managers=managers
     )
-    return entry, False, warnings
+    return entry, False
+
+
+def _reject_undeclared(
+    resource: ResourceInfo, namespace: str, name: str, config: JsonObject
+) -> None:
+    """Upstream: applied fields must be known, whatever the validation that is asked for."""
+    problems = [
+        f".{path}: field not declared in schema"
+        for path in undeclared_fields(resource, config, encode(config))
+    ]
+    if problems:
+        detail = problems[0] if len(problems) == 1 else "\n  ".join(["errors:", *problems])
+        what = f"{namespace}/{name}; {resource.api_version}, Kind={resource.kind}"
+        raise ServerError(f"failed to create typed patch object ({what}): {detail}", reason="")
 
 
 def _applied(

@@ -75,7 +75,7 @@ def _document(resource: ResourceInfo, old: Entry, patch: Json) -> JsonObject:
         seen: JsonObject = decode(encoder_for(resource)(old))
     else:
         # Omit the long managedFields, which almost no patch refers to.
-        seen = decode(encode(from_stored(resource, old.obj)))
+        seen = from_stored(resource, decode(encode(old.obj)))
     return seen
 
 

@@ -9,6 +9,7 @@ from kubesched.playground.storage.store import Collection
 
 _SERVICE_NETWORK = (10, 96)  # 10.96.0.0/16, the usual choice
 _ADDRESS_ATTEMPTS = 4096
+_EXTERNAL = ("NodePort", "LoadBalancer")
 _NODE_PORTS = range(30000, 32768)
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
@@ -41,30 +42,48 @@ def admit_service(registry: RestStorage, obj: JsonObject) -> None:
     obj["status"] = {"loadBalancer": {}}
     if spec["type"] == "ExternalName":
         return
+    _assign_addresses(registry, spec)
+
+
+def _assign_addresses(registry: RestStorage, spec: JsonObject) -> None:
     if not spec.get("clusterIP"):
         spec["clusterIP"] = _free_address(registry)
     spec["clusterIPs"] = [spec["clusterIP"]]
     spec.setdefault("ipFamilies", ["IPv4"])
     spec.setdefault("ipFamilyPolicy", "SingleStack")
-    if spec["type"] in ("NodePort", "LoadBalancer"):
+    if spec["type"] in _EXTERNAL and spec.get("allocateLoadBalancerNodePorts") is not False:
         for port in spec.get("ports") or ():
             if not port.get("nodePort"):
                 port["nodePort"] = _free_node_port(registry, spec)
 
 
-def keep_service_addresses(registry: RestStorage, obj: JsonObject, old: JsonObject) -> None:
-    """Keep the addresses that an update omits."""
+def update_service(registry: RestStorage, obj: JsonObject, old: JsonObject) -> None:
+    """Keep the addresses that an update omits; drop values that the new type does not have."""
     before, after = old["spec"], obj["spec"]
-    if after["type"] == "ExternalName":
-        return
-    for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
-        if field in before:
-            after.setdefault(field, before[field])
-    if not after.get("clusterIP"):
-        status = obj.get("status")
-        admit_service(registry, obj)
-        if status is not None:
-            obj["status"] = status
+    kind = after["type"]
+    is_external, has_address = kind in _EXTERNAL, kind != "ExternalName"
+    for needed, fields in (
+        (has_address, ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")),
+        (is_external, ("externalTrafficPolicy",)),
+        (kind == "LoadBalancer", ("allocateLoadBalancerNodePorts", "loadBalancerClass")),
+        (after.get("externalTrafficPolicy") == "Local", ("healthCheckNodePort",)),
+    ):
+        for field in fields:
+            if needed and field in before:
+                after.setdefault(field, before[field])
+            elif not needed and after.get(field) == before.get(field):
+                after.pop(field, None)
+    known = {port.get("name", ""): port.get("nodePort") for port in before.get("ports") or ()}
+    for port in after.get("ports") or ():
+        mine = known.get(port.get("name", ""))
+        if is_external and mine:
+            port.setdefault("nodePort", mine)
+        elif not is_external and port.get("nodePort") == mine:
+            port.pop("nodePort", None)
+    if kind != "LoadBalancer" and "status" in obj:
+        obj["status"] = {**obj["status"], "loadBalancer": {}}
+    if has_address:
+        _assign_addresses(registry, after)
 
 
 def _free_address(registry: RestStorage) -> str:

@@ -11,15 +11,13 @@ from kubesched.playground.resources.admission.limit_ranges import (
     apply_defaults as apply_limit_range_defaults,
 )
 from kubesched.playground.resources.admission.priority import admit_priority
-from kubesched.playground.resources.admission.quota_usage import qos_class
+from kubesched.playground.resources.admission.quota_usage import pod_affinity_terms, qos_class
 from kubesched.playground.resources.admission.runtime_classes import apply_runtime_class
+from kubesched.playground.resources.admission.service_accounts import admit_service_account
 from kubesched.playground.resources.defaults.pod_level import default_pod_level_resources
 from kubesched.playground.resources.validation.scheduling import DEFAULT_TOLERATIONS
 
 GATED_MESSAGE = "Scheduling is blocked due to non-empty scheduling gates"
-
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def admit_pod_and_complete(registry: RestStorage, pod: JsonObject) -> None:
@@ -35,8 +33,7 @@ def admit_pod(registry: RestStorage, pod: JsonObject) -> None:
         problem = field_errors.forbidden("spec.ephemeralContainers", "cannot be set on create")
         raise invalid(registry.catalog.get("pods"), pod["metadata"].get("name", ""), [problem])
     apply_limit_range_defaults(registry, pod)
-    if not spec.get("serviceAccountName"):
-        spec["serviceAccountName"] = spec["serviceAccount"] = "default"
+    admit_service_account(registry, pod)
     admit_priority(registry, pod)
     _default_tolerations(spec)
     apply_runtime_class(registry, pod, spec)
@@ -82,15 +79,8 @@ def _selectors_from_own_labels(pod: JsonObject, spec: JsonObject) -> None:
     labels = pod["metadata"].get("labels") or {}
     for constraint in spec.get("topologySpreadConstraints") or ():
         _extend_selector(constraint, labels)
-    affinity = spec.get("affinity")
-    if not affinity:
-        return
-    for name in ("podAffinity", "podAntiAffinity"):
-        group = affinity.get(name) or {}
-        for term in group.get(_REQUIRED) or ():
-            _extend_selector(term, labels)
-        for weighted in group.get(_PREFERRED) or ():
-            _extend_selector(weighted.get("podAffinityTerm") or {}, labels)
+    for term in pod_affinity_terms(spec):
+        _extend_selector(term, labels)
 
 
 def _extend_selector(term: JsonObject, labels: dict[str, str]) -> None:

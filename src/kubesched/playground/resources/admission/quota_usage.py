@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Iterator
 from typing import Literal, TypeAlias
 
 from kubesched.api import quantity
@@ -23,6 +23,8 @@ _COUNTED = frozenset(
     }
 )
 """Resources with their own name in a quota, besides `count/<resource>`."""
+DEVICES_OF_CLASS = ".deviceclass.resource.k8s.io/devices"
+_MOST_DEVICES = 32  # the most that one claim can be allocated
 _PLAIN = ("cpu", "memory", "ephemeral-storage")
 _MUST_SPECIFY = frozenset(
     {"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"}
@@ -42,6 +44,8 @@ def usage_of(resource: ResourceInfo, obj: JsonObject) -> Totals:
         usage |= _service_usage(obj)
     elif resource.key == "persistentvolumeclaims":
         usage |= _claim_usage(obj)
+    elif resource.key == "resourceclaims.resource.k8s.io":
+        usage |= _device_usage(obj)
     return usage
 
 
@@ -86,6 +90,20 @@ def _claim_usage(claim: JsonObject) -> Totals:
     return usage
 
 
+def _device_usage(claim: JsonObject) -> Totals:
+    """Devices by class; of alternatives, the largest number that may be allocated."""
+    usage: Totals = {}
+    for request in (claim["spec"].get("devices") or {}).get("requests") or ():
+        exactly = [request["exactly"]] if request.get("exactly") else []
+        largest: Totals = {}
+        for wanted in request.get("firstAvailable") or exactly:
+            is_all = wanted.get("allocationMode") == "All"
+            count = quantity.parse(_MOST_DEVICES if is_all else wanted.get("count", 0))
+            largest = _largest(largest, {wanted["deviceClassName"] + DEVICES_OF_CLASS: count})
+        usage = _add(usage, largest)
+    return usage
+
+
 def unspecified(pod: JsonObject, hard: Container[str]) -> dict[str, list[str]]:
     """Resources that a quota requires every container to set, and the containers that do not.
 
@@ -110,16 +128,34 @@ def unspecified(pod: JsonObject, hard: Container[str]) -> dict[str, list[str]]:
 
 
 def matches_scopes(quota: JsonObject, resource: ResourceInfo, obj: JsonObject) -> bool:
-    """Whether the quota covers the object; scopes only select pods (claims: not supported)."""
+    """Whether the quota covers the object; scopes select only pods and claims."""
     spec = quota.get("spec") or {}
     selector = (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
     scopes = [
         *({"scopeName": name, "operator": "Exists"} for name in spec.get("scopes") or ()),
         *selector,
     ]
+    if resource.key == "persistentvolumeclaims":
+        return all(_claim_in_scope(scope, obj) for scope in scopes)
     if not scopes:
         return True
     return resource.key == "pods" and all(_in_scope(scope, obj["spec"]) for scope in scopes)
+
+
+def _claim_in_scope(scope: JsonObject, claim: JsonObject) -> bool:
+    names = attributes_classes(claim) or {""}
+    return scope.get("scopeName") == "VolumeAttributesClass" and any(
+        _class_matches(scope, name) for name in names
+    )
+
+
+def attributes_classes(claim: JsonObject) -> set[str]:
+    """The VolumeAttributesClasses that the claim requests, has, or is changing to."""
+    status = claim.get("status") or {}
+    target = (status.get("modifyVolumeStatus") or {}).get("targetVolumeAttributesClassName")
+    current = status.get("currentVolumeAttributesClassName")
+    names = (claim["spec"].get("volumeAttributesClassName"), current, target)
+    return {name for name in names if name}
 
 
 def _in_scope(scope: JsonObject, spec: JsonObject) -> bool:
@@ -134,6 +170,11 @@ def _in_scope(scope: JsonObject, spec: JsonObject) -> bool:
         return spec.get("activeDeadlineSeconds") is None
     if name == "PriorityClass":
         return _class_matches(scope, spec.get("priorityClassName") or "")
+    if name == "CrossNamespacePodAffinity":
+        return any(
+            term.get("namespaces") or term.get("namespaceSelector") is not None
+            for term in pod_affinity_terms(spec)
+        )
     return False
 
 
@@ -144,6 +185,16 @@ def _class_matches(scope: JsonObject, name: str) -> bool:
     if operator == "NotIn":
         return name not in values
     return bool(name) is (operator == "Exists")
+
+
+def pod_affinity_terms(spec: JsonObject) -> Iterator[JsonObject]:
+    """All terms of a pod's affinity and anti-affinity to pods."""
+    affinity = spec.get("affinity") or {}
+    for name in ("podAffinity", "podAntiAffinity"):
+        group = affinity.get(name) or {}
+        yield from group.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
+        for weighted in group.get("preferredDuringSchedulingIgnoredDuringExecution") or ():
+            yield weighted.get("podAffinityTerm") or {}
 
 
 def add(first: Totals, second: Totals) -> Totals:

@@ -39,14 +39,15 @@ def charge_quotas(request: AdmissionRequest) -> None:
     if resource.key == "events" or (old is not None and resource.key not in _CHANGES_COUNT):
         return
     charges: list[tuple[Entry, Totals]] = []
-    wanted: Totals | None = None
+    usage: Totals | None = None
     for entry in list(collection.entries(obj["metadata"]["namespace"])):
         if not matches_scopes(entry.obj, resource, obj):
             continue
-        if wanted is None:
-            wanted = usage_of(resource, obj)
-            if old is not None:
-                wanted = difference(wanted, usage_of(resource, old))
+        if usage is None:
+            usage = usage_of(resource, obj)
+        wanted = usage
+        if old is not None and matches_scopes(entry.obj, resource, old):
+            wanted = difference(usage, usage_of(resource, old))
         used = _charged(resource, obj, entry.obj, wanted, is_new=old is None)
         if used is not None:
             charges.append((entry, used))

@@ -10,7 +10,7 @@ from kubesched.api import quantity
 from kubesched.playground.apimachinery.objects import Json, JsonObject, copy_json
 
 _MILLI = -3
-_SERVICE = {"type": "ClusterIP", "sessionAffinity": "None", "internalTrafficPolicy": "Cluster"}
+_SERVICE = {"type": "ClusterIP", "sessionAffinity": "None"}
 _VOLUME = {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"}
 _CSI_DRIVER: JsonObject = {
     "attachRequired": True,
@@ -55,6 +55,8 @@ def default_node(obj: JsonObject) -> None:
 def default_service(obj: JsonObject) -> None:
     spec = fill(obj.setdefault("spec", {}), _SERVICE)
     kind = spec["type"]
+    if kind != "ExternalName":
+        spec.setdefault("internalTrafficPolicy", "Cluster")
     if kind in ("NodePort", "LoadBalancer"):
         spec.setdefault("externalTrafficPolicy", "Cluster")
     if kind == "LoadBalancer":
