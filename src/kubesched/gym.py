@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import gymnasium
 
-from kubesched.library.environments import REWARDS, PlacementEnv, WeightsEnv, pod_of
+from kubesched.library.environments import REWARDS, PlacementEnv, WeightsEnv, evaluate, pod_of
 
-__all__ = ["REWARDS", "PlacementEnv", "WeightsEnv", "pod_of"]
+__all__ = ["REWARDS", "PlacementEnv", "WeightsEnv", "evaluate", "pod_of"]
 
 for _env in (PlacementEnv, WeightsEnv):
     _name = _env.__name__.removesuffix("Env")

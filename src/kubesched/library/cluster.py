@@ -14,6 +14,7 @@ same code.
 from __future__ import annotations
 
 import heapq
+import math
 import weakref
 from asyncio import Task
 from collections.abc import Callable, Sequence
@@ -35,14 +36,13 @@ from kubesched.config.load import load as load_text
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.framework.interfaces import Plugin
 from kubesched.framework.registry import Registry
-from kubesched.insight.planning.drain import pods_on
 from kubesched.insight.planning.manifests import Manifest
-from kubesched.insight.planning.replacements import Replacements
-from kubesched.insight.planning.world import PlannedCluster
 from kubesched.insight.state.cluster import registry_with
 from kubesched.insight.state.cluster_state import ClusterState
 from kubesched.insight.state.collector import collector_paused
 from kubesched.insight.state.memory import in_memory_scheduler
+from kubesched.insight.state.planned_cluster import PlannedCluster
+from kubesched.insight.state.replacements import Replacements, pods_on
 from kubesched.library.objects import InputError, Source, manifests_of, records_of
 from kubesched.library.results import Placement, Result, Sample, sample_of
 from kubesched.playground.apimachinery.objects import ChangeType
@@ -102,8 +102,12 @@ class Cluster:
             for obj in records_of(source):
                 if isinstance(obj, Manifest):
                     workloads.append(obj)
-                else:
-                    state.put(obj)
+                    continue
+                state.put(obj)
+                if state.duplicate_count:
+                    named: Any = obj
+                    name = f"{type(obj).__name__} {key_of(named.metadata)}"
+                    raise InputError(f"{name}: there are two of it")
         self._world = self._make_world(state)
         self._apply(workloads)
 
@@ -144,7 +148,7 @@ class Cluster:
             InputError: an object is malformed, or workloads are given without controllers.
             PlanError: an object of that kind and name exists.
         """
-        if after < 0 or (runs_for is not None and runs_for < 0):
+        if not after >= 0 or not (runs_for or 0.0) >= 0:  # nan is neither
             raise InputError("add: after and runs_for are seconds from 0 on")
         objects = [obj for source in sources for obj in records_of(source)]
         if after:
@@ -235,8 +239,8 @@ class Cluster:
             InputError: the moment is in the past.
         """
         world = self._world
-        if until < world.now_s:
-            raise InputError(f"run: until={until} is in the past, it is {world.now_s}")
+        if not world.now_s <= until < math.inf:
+            raise InputError(f"run: until={until} is no second from {world.now_s} on")
         with collector_paused():
             world.run_until(until)
         return world.result(self._notes)
@@ -268,13 +272,15 @@ class Cluster:
             InputError: the pod does not exist.
         """
         from kubesched.insight.explain import Explainer
+        from kubesched.insight.explain.sources import copier
 
         found = self._pod(pod)
         config, notes = without_extenders(self._config)
         memory = in_memory_scheduler(
             self.state(), config, gates=self._gates, registry=self._registry(), classes=False
         )
-        return Explainer(memory.assembly, notes=notes).explain(found, fix=fix)
+        copy = copier(config, self._gates, self._registry())
+        return Explainer(memory.assembly, notes=notes, copy=copy).explain(found, fix=fix)
 
     def plan(
         self,

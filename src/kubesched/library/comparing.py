@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from os import PathLike
 from typing import Any
@@ -14,7 +14,7 @@ from kubesched.base.logs import silence
 from kubesched.config.features import from_flags
 from kubesched.framework.interfaces import Plugin
 from kubesched.insight.state.cluster import registry_with
-from kubesched.lab.sweeps.executors import parse
+from kubesched.lab.sweeps.executors import Executor, parse
 from kubesched.lab.sweeps.store import ResultStore
 from kubesched.lab.sweeps.sweep import run_sweep
 from kubesched.lab.traces.cells import keyed, with_recorded
@@ -29,6 +29,10 @@ from kubesched.library.objects import InputError
 from kubesched.library.tables import Table
 
 _NAMELESS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+TraceSource = Trace | str | PathLike[str] | Sequence[str] | Callable[[int], Trace]
+"""A trace, its files, or a function that makes one from a seed."""
 
 
 class Compared:
@@ -69,19 +73,20 @@ class Compared:
 
 def compare(
     configs: Sequence[Config] | Mapping[str, Config],
-    trace: Trace | str | PathLike[str] | Sequence[str],
+    trace: TraceSource,
     *,
-    seeds: int = 1,
+    seeds: int | Sequence[int] = 1,
     plugins: Sequence[type[Plugin]] = (),
     feature_gates: str = "",
     executor: str = "local:1",
     results: str | None = None,
 ) -> Compared:
-    """Play a trace under each configuration with each of `seeds` seeds.
+    """Play a trace under each configuration with each of `seeds` (so many, or these).
 
-    Unnamed configurations are called A, B and so on. `executor` is where to play: `local:N`
-    processes, `dask:ADDRESS`; there, classes of `plugins` are imported by their module's name.
-    `results` is a folder that keeps outcomes, so that they are not played again.
+    A function as `trace` makes one from a seed. Unnamed configurations are called A, B and so on.
+    `executor` is where to play: `local:N` processes, `dask:ADDRESS`; there, classes of `plugins`
+    are imported by their module's name. `results` is a folder that keeps outcomes, so that they
+    are not played again.
 
     Raises:
         ConfigError, TraceError: a configuration or the trace cannot be read.
@@ -89,21 +94,22 @@ def compare(
         KubeschedError: a cell failed; the message names it.
     """
     named = configs if isinstance(configs, Mapping) else dict(zip(_NAMELESS, configs, strict=False))
-    if not named or len(named) != len(configs) or seeds < 1:
-        raise InputError(f"compare: 1 to {len(_NAMELESS)} configurations and a seed are needed")
-    if not isinstance(trace, Trace):
-        trace = load_trace(*([trace] if isinstance(trace, str | PathLike) else trace))
+    if not named or len(named) != len(configs):
+        raise InputError(f"compare: 1 to {len(_NAMELESS)} configurations are needed")
+    numbers, where = seeds_of(seeds), executor_of(executor)
+    source = trace if callable(trace) else trace_from(trace)
+    traces = {seed: trace_from(source, seed) for seed in numbers}
+    first = traces[numbers[0]]
     gates = from_flags(feature_gates, "", [], [])
     cells = [
         Cell(name=name, config=configuration(config, gates), gates=gates, seed=seed)
         for name, config in named.items()
-        for seed in range(seeds)
+        for seed in numbers
     ]
-    cells = with_recorded(trace, cells)
-    shared = (trace, tuple(plugins))
-    found = run_sweep(
-        _play, shared, [keyed(trace, cell) for cell in cells], parse(executor), ResultStore(results)
-    )
+    cells = with_recorded(first, cells)
+    shared = (traces, tuple(plugins))
+    work = [keyed(traces[cell.seed], cell) for cell in cells]
+    found = run_sweep(_play, shared, work, where, ResultStore(results))
     outcomes, failed = [], []
     for cell, result in zip(cells, found, strict=True):
         if result.data is None:
@@ -112,13 +118,40 @@ def compare(
             outcomes.append(decode(result.data))
     if failed:
         raise KubeschedError(f"{failed[0].config} with seed {failed[0].seed}: {failed[0].error}")
-    return Compared(make_report(trace, outcomes, []))
+    return Compared(make_report(first, outcomes, []))
 
 
-def _play(shared: tuple[Trace, tuple[type[Plugin], ...]], cell: Cell) -> bytes:
+def trace_from(source: TraceSource, seed: int = 0) -> Trace:
+    """Raises InputError if the source is none, TraceError if it cannot be read."""
+    made: object = source(seed) if callable(source) else source
+    if not isinstance(made, Trace) and isinstance(made, str | PathLike | Sequence):
+        made = load_trace(*([made] if isinstance(made, str | PathLike) else made))
+    if not isinstance(made, Trace):
+        raise InputError(f"trace: {made!r} is no trace, file of one, or function that makes one")
+    return made
+
+
+def seeds_of(seeds: int | Sequence[int]) -> list[int]:
+    """The seeds themselves. Raises InputError if there are none."""
+    numbers = list(range(seeds) if isinstance(seeds, int) else seeds)
+    if not numbers or {*map(type, numbers)} != {int} or len({*numbers}) != len(numbers):
+        raise InputError(f"seeds {seeds}: a number from 1 on, or different seeds, are needed")
+    return numbers
+
+
+def executor_of(text: str) -> Executor:
+    """Raises InputError if there is no such executor."""
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise InputError(f"executor {error}") from None
+
+
+def _play(shared: tuple[dict[int, Trace], tuple[type[Plugin], ...]], cell: Cell) -> bytes:
     """The outcome of one cell; may run in another process."""
     silence()
-    trace, plugins = shared
+    traces, plugins = shared
+    trace = traces[cell.seed]
     return encode(play_outcome(trace, cell, registry_with(plugins) if plugins else None))
 
 

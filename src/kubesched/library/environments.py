@@ -16,26 +16,30 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Mapping, Sequence
-from os import PathLike
 from typing import Any, Final
 
 import gymnasium
+import msgspec
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
 from kubesched.api.core_v1 import Pod
+from kubesched.base.errors import KubeschedError
+from kubesched.base.logs import silence
 from kubesched.config.features import DEFAULT_GATES
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.nodes.pods import PodInfo
+from kubesched.framework.status import Status
 from kubesched.insight.state.cluster import registry_with
 from kubesched.lab.traces.fragmentation import GpuFragmentation, plain
 from kubesched.lab.traces.player import Cell, replayed_cluster
-from kubesched.lab.traces.reading import load_trace
 from kubesched.lab.traces.sample import sample_trace
 from kubesched.lab.traces.trace import Arrival, Trace
 from kubesched.library.cluster import Config, configuration
+from kubesched.library.comparing import TraceSource, executor_of, seeds_of, trace_from
 from kubesched.library.objects import InputError
+from kubesched.library.tables import Table
 
 PODS: Final = "pods"
 SCALE: Final = 100
@@ -43,7 +47,8 @@ SCALE: Final = 100
 
 Observation = dict[str, npt.NDArray[np.float32]]
 Reward = Callable[["PlacementEnv"], float]
-TraceSource = Trace | str | PathLike[str] | Sequence[str] | Callable[[int], Trace] | None
+Policy = Callable[[Observation, npt.NDArray[np.bool_]], Any]
+"""Observation and mask -> action."""
 
 
 # -- rewards ---------------------------------------------------------------------------------------
@@ -87,7 +92,7 @@ class PlacementEnv(gymnasium.Env[Any, Any]):
 
     def __init__(
         self,
-        trace: TraceSource = None,
+        trace: TraceSource | None = None,
         *,
         reward: str | Reward = "packing",
         features: Sequence[str] = ("free", "used"),
@@ -113,9 +118,9 @@ class PlacementEnv(gymnasium.Env[Any, Any]):
         self._features = tuple(features)
         self._config = configuration(config, DEFAULT_GATES)
         self._plugins = tuple(plugins)
-        self._source = trace
+        self._source = trace if trace is None or callable(trace) else trace_from(trace)
         self._world: Any = None
-        self._begin(self._trace_for(0))
+        self._begin(trace_from(self._source or _small_sample))
         nodes, width = self._nodes.shape
         self._node_count = nodes
         self.observation_space = spaces.Dict(
@@ -128,17 +133,6 @@ class PlacementEnv(gymnasium.Env[Any, Any]):
 
     def _actions(self, nodes: int) -> spaces.Space[Any]:
         return _Feasible(self, nodes)
-
-    def _trace_for(self, seed: int) -> Trace:
-        source = self._source
-        if source is None:
-            source = _small_sample
-        if isinstance(source, Trace):
-            return source
-        if callable(source):
-            return source(seed)
-        self._source = load_trace(*([source] if isinstance(source, str | PathLike) else source))
-        return self._source
 
     def _begin(self, trace: Trace) -> None:
         self.close()
@@ -217,7 +211,7 @@ class PlacementEnv(gymnasium.Env[Any, Any]):
     ) -> tuple[Observation, dict[str, Any]]:
         super().reset(seed=seed)
         del options
-        self._begin(self._trace_for(int(self.np_random.integers(2**31))))
+        self._begin(trace_from(self._source or _small_sample, int(self.np_random.integers(2**31))))
         if len(self._nodes) != self._node_count:
             raise InputError("all traces of an environment have the same number of nodes")
         if not self._go_on():
@@ -225,10 +219,14 @@ class PlacementEnv(gymnasium.Env[Any, Any]):
         return self._observation(), self._info()
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:  # noqa: ANN401  # of either space
+        if not self._mask.any():
+            raise InputError("step: no pod is at hand; reset begins an episode")
         self._place(self._row_for(action))
-        reward = float(self._reward(self))
+        reward = self._reward(self)
+        if not isinstance(reward, float | int):
+            raise InputError(f"reward: {reward!r} is no number")
         is_over = not self._go_on()
-        return self._observation(), reward, is_over, False, self._info()
+        return self._observation(), float(reward), is_over, False, self._info()
 
     def close(self) -> None:
         if self._world is not None:
@@ -240,7 +238,7 @@ class PlacementEnv(gymnasium.Env[Any, Any]):
         return self._mask
 
     def _row_for(self, action: Any) -> int:  # noqa: ANN401  # as above
-        row = int(action)
+        row = int(_numbers(action, np.int64, ()))
         if not 0 <= row < len(self._mask) or not self._mask[row]:
             name = self.table.names[row] if 0 <= row < len(self._mask) else row
             key = self._info_of.key
@@ -303,6 +301,8 @@ class PlacementEnv(gymnasium.Env[Any, Any]):
     def _fits(self, arrival: Arrival) -> bool:
         info, state = PodInfo(arrival.pod), CycleState()
         passing = self._algorithm.feasible(self._framework, state, info)
+        if isinstance(passing, Status):
+            raise InputError(f"pod {info.key}: {passing.message}")
         if not passing.any():
             return False
         self._current, self._info_of, self._state = arrival, info, state
@@ -369,11 +369,9 @@ class WeightsEnv(PlacementEnv):
         return [plugin.name for plugin in self._framework.score]
 
     def _row_for(self, action: Any) -> int:  # noqa: ANN401  # an array
-        weights = np.asarray(action, dtype=np.float64)
-        if weights.shape != (len(self._framework.score),) or not np.all(
-            (weights >= 0) & (weights <= 1)
-        ):
-            count = len(self._framework.score)
+        count = len(self._framework.score)
+        weights = _numbers(action, np.float64, (count,))
+        if not np.all((weights >= 0) & (weights <= 1)):
             raise InputError(f"action {action}: {count} weights from 0 to 1 are needed")
         rounded = np.rint(weights * SCALE).astype(int).tolist()
         self._framework.score_weights = dict(zip(self.score_plugins, rounded, strict=True))
@@ -382,6 +380,17 @@ class WeightsEnv(PlacementEnv):
         if scored.error is not None:
             raise InputError(f"pod {self._info_of.key}: {scored.error.message}")
         return int(rows[int(scored.totals.argmax())])
+
+
+def _numbers(action: object, kind: type[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    try:
+        numbers = np.asarray(action).astype(kind, casting="same_kind")
+    except (TypeError, ValueError):
+        numbers = np.empty(())
+    if numbers.shape != shape or numbers.dtype != kind:
+        count = shape[0] if shape else 1
+        raise InputError(f"action {action}: {count} numbers of type {kind.__name__} are needed")
+    return numbers
 
 
 class _Feasible(spaces.Discrete):
@@ -395,6 +404,65 @@ class _Feasible(spaces.Discrete):
         if mask is None and probability is None:
             mask = self._env.action_masks().astype(np.int8)
         return super().sample(mask, probability)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Vectorised environments and saved policies pickle spaces; an environment cannot be.
+        return spaces.Discrete, (int(self.n),)
+
+
+# -- episodes on processes or machines -------------------------------------------------------------
+
+
+def evaluate(
+    policy: Policy,
+    trace: TraceSource | None = None,
+    *,
+    seeds: int | Sequence[int] = 10,
+    executor: str = "local:1",
+    env: type[PlacementEnv] = PlacementEnv,
+    **options: Any,  # noqa: ANN401  # as the environment takes them
+) -> Table:
+    """Play an episode per seed: `seed`, `steps`, `reward` (their sum), `waiting`, `nodes_used`.
+
+    `policy` gives the action for an observation and a mask. `options` are the environment's
+    (`reward`, `features` …). `executor` is where to play, as in `compare`; all of it is pickled
+    for other processes, so functions belong to modules that these can import.
+
+    Raises:
+        InputError: an action, a seed or an option is invalid.
+        KubeschedError: an episode failed; the message names its seed.
+    """
+    numbers = seeds_of(seeds)
+    shared, where = (policy, trace, env, options), executor_of(executor)
+    episodes: list[Any] = [None] * len(numbers)
+    for done in where.run(_episode, shared, numbers):
+        if done.result is None:
+            raise KubeschedError(f"seed {numbers[done.index]}: {done.error}")
+        episodes[done.index] = msgspec.json.decode(done.result)
+    columns: dict[str, Any] = {"seed": np.array(numbers, dtype=np.int64)}
+    for at, name in enumerate(("steps", "reward", "waiting", "nodes_used")):
+        kind = np.float64 if name == "reward" else np.int64
+        columns[name] = np.array([episode[at] for episode in episodes], dtype=kind)
+    return Table(columns)
+
+
+def _episode(
+    shared: tuple[Policy, TraceSource | None, type[PlacementEnv], Any], seed: int
+) -> bytes:
+    """One episode; may run in another process."""
+    silence()
+    policy, trace, make, options = shared
+    env = make(trace, **options)
+    try:
+        observation, info = env.reset(seed=seed)
+        steps, total, is_over = 0, 0.0, False
+        while not is_over:
+            action = policy(observation, info["action_mask"])
+            observation, reward, is_over, _, info = env.step(action)
+            steps, total = steps + 1, total + reward
+    finally:
+        env.close()
+    return msgspec.json.encode((steps, total, info["waiting"], info["nodes_used"]))
 
 
 def _small_sample(seed: int) -> Trace:

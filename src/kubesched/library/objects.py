@@ -56,14 +56,15 @@ def nodes(
     Raises:
         InputError: a quantity or a field is invalid.
     """
+    _counted(zones, f"{name}: zones")
     amounts = {"cpu": cpu, "memory": memory, "pods": pods, **(resources or {})}
     capacity = _amounts(amounts, f"node {name}-0: status.capacity")
     model = _record(
         {
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": {"name": f"{_counted(count, name)}-0"},
-            "spec": {"taints": [dict(taint) for taint in taints]} if taints else {},
+            "metadata": {"name": f"{_counted(count, name)}-0", "labels": labels},
+            "spec": {"taints": list(taints)} if taints else {},
             "status": {"capacity": capacity, "allocatable": capacity},
         }
     )
@@ -101,6 +102,8 @@ def pods(
     given = {"cpu": cpu, "memory": memory, **(resources or {})}
     amounts = {key: amount for key, amount in given.items() if amount is not None}
     where = f"pod {namespace}/{name}-0: spec.containers[0].resources.requests"
+    if not isinstance(spec or {}, Mapping):
+        raise InputError(f"pod {namespace}/{name}-0: spec: fields are needed, not {spec!r}")
     container = {
         "name": "main",
         "image": "app",
@@ -113,7 +116,7 @@ def pods(
             "metadata": {
                 "name": f"{_counted(count, name)}-0",
                 "namespace": namespace,
-                "labels": dict(labels or {}),
+                "labels": labels,
             },
             "spec": {
                 "schedulerName": "default-scheduler",
@@ -224,12 +227,15 @@ def _of_manifest(manifest: Manifest) -> Record | Manifest:
 
 def _record(obj: dict[str, Any]) -> Any:  # noqa: ANN401  # a record of its kind
     api_version, kind_name = str(obj.get("apiVersion", "")), str(obj.get("kind", ""))
-    meta = obj.get("metadata") or {}
-    name = "/".join(part for part in (meta.get("namespace"), meta.get("name")) if part)
+    meta = obj.get("metadata")
+    named = meta if isinstance(meta, Mapping) else {}
+    name = "/".join(str(part) for part in (named.get("namespace"), named.get("name")) if part)
     where = f"{kind_name or 'object'} {name}".rstrip()
     kind = _KINDS.get((api_version, kind_name))
     if kind is None:
         raise InputError(f"{where}: scheduling reads no {kind_name!r} of {api_version!r}")
+    if not named.get("name"):
+        raise InputError(f"{where}: metadata.name is missing")
     group = api_version.rpartition("/")[0]
     if unknown := unknown_fields(group, kind_name, cast("Any", obj)):
         raise InputError(f"{where}: unknown field {unknown[0]!r}")
@@ -240,8 +246,8 @@ def _record(obj: dict[str, Any]) -> Any:  # noqa: ANN401  # a record of its kind
 
 
 def _counted(count: int, name: str) -> str:
-    if count < 0:
-        raise InputError(f"{name}: {count} of them cannot be made")
+    if not isinstance(count, int) or count < 0:
+        raise InputError(f"{name}: {count!r} of them cannot be made")
     return name
 
 
@@ -250,7 +256,7 @@ def _amounts(amounts: Mapping[str, RawQuantity], where: str) -> dict[str, str]:
     for resource, amount in amounts.items():
         try:
             parsed = quantity.parse(amount)
-        except quantity.QuantityError as error:
+        except (quantity.QuantityError, TypeError) as error:
             raise InputError(f"{where}.{resource}: {error}") from None
         if parsed.sign() < 0:
             raise InputError(f"{where}.{resource}: {amount} is less than 0")

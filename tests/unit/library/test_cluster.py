@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +12,8 @@ import pytest
 import kubesched as ks
 from kubesched.api.core_v1 import Pod
 from kubesched.framework import CycleState, NodeInfo, ScorePlugin
-from kubesched.insight.planning.world import PlannedCluster
 from kubesched.insight.state.cluster_state import ClusterState
+from kubesched.insight.state.planned_cluster import PlannedCluster
 
 PACKING = """\
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -206,8 +207,20 @@ def test_objects_come_from_text_and_files(tmp_path: Path) -> None:
         (lambda: ks.load(), "one of them"),
         (lambda: ks.Cluster().delete("node/x"), "node/x: there is none"),
         (lambda: ks.Cluster().explain("x"), "pod default/x does not exist"),
-        (lambda: ks.Cluster().run(until=-1), "in the past"),
+        (lambda: ks.Cluster().run(until=-1), "until=-1 is no second from 0.0 on"),
+        (lambda: ks.Cluster().run(until=math.nan), "until=nan is no second"),
         (lambda: ks.Cluster().add(ks.pods(1), after=-1), "seconds from 0 on"),
+        (lambda: ks.Cluster().add(ks.pods(1), after=math.nan), "seconds from 0 on"),
+        (lambda: ks.nodes("3"), "node: '3' of them cannot be made"),
+        (lambda: ks.nodes(1, zones=-1), "node: zones: -1 of them"),
+        (lambda: ks.nodes(1, labels={"a": 1}), r"Node node-0: metadata\.labels"),
+        (lambda: ks.nodes(1, taints=["a"]), r"Node node-0: spec\.taints"),
+        (lambda: ks.pods(1, labels=["a"]), r"Pod default/pod-0: metadata\.labels"),
+        (lambda: ks.pods(1, cpu=[1]), r"pod default/pod-0: spec.*requests\.cpu: "),
+        (lambda: ks.pods(1, spec="x"), "pod default/pod-0: spec: fields are needed"),
+        (lambda: ks.Cluster(ks.nodes(1), ks.nodes(1)), "Node node-0: there are two of it"),
+        (lambda: ks.Cluster({"apiVersion": "v1", "kind": "Node", "metadata": "x"}), "metadata"),
+        (lambda: ks.Cluster({"apiVersion": "v1", "kind": "Node"}), r"metadata\.name is missing"),
     ],
 )
 def test_wrong_input_names_object_and_field(call, message: str) -> None:  # type: ignore[no-untyped-def]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import kubesched as ks
+from kubesched.framework import ScorePlugin
 from kubesched.lab.traces.trace import TraceError
 
 PACKING = """\
@@ -48,9 +49,41 @@ def test_differences_are_paired_by_seed() -> None:
 
 
 def test_nothing_to_compare_is_said() -> None:
-    with pytest.raises(ks.InputError, match="configurations and a seed are needed"):
+    with pytest.raises(ks.InputError, match="1 to 26 configurations are needed"):
         ks.compare([], TRACE)
     with pytest.raises(ks.KubeschedError, match="no-such-file"):
         ks.compare([None], "no-such-file")
     with pytest.raises(ks.KubeschedError, match="Unheard"):
         ks.compare([UNHEARD], TRACE)
+
+
+def test_each_seed_may_have_its_own_trace() -> None:
+    made = {seed: ks.sample_trace(nodes=6, pods=20 + seed, hours=1, seed=seed) for seed in (7, 9)}
+    compared = ks.compare([None], made.__getitem__, seeds=[7, 9])
+    assert [(cell.seed, cell.submitted) for cell in compared.report.cells] == [(7, 27), (9, 29)]
+
+
+@pytest.mark.parametrize("seeds", [0, [], [1, 1], "12"])
+def test_seeds_that_are_none_are_refused(seeds: object) -> None:
+    with pytest.raises(ks.InputError, match=r"seeds .*: a number from 1 on"):
+        ks.compare([None], TRACE, seeds=seeds)  # type: ignore[arg-type]
+
+
+def test_wrong_arguments_are_named() -> None:
+    with pytest.raises(ks.InputError, match="executor 'x' is none of local"):
+        ks.compare([None], TRACE, executor="x")
+    with pytest.raises(ks.InputError, match="trace: None is no trace"):
+        ks.compare([None], None)  # type: ignore[arg-type]
+    with pytest.raises(ks.KubeschedError, match="'x' is no class that derives from Plugin"):
+        ks.compare([None], TRACE, plugins=["x"])  # type: ignore[list-item]
+
+
+def test_a_plugin_that_raises_is_in_the_notes() -> None:
+    def fails(*_: object) -> None:
+        raise LookupError("no such rack")
+
+    raises = type("Unheard", (ScorePlugin,), {"name": "Unheard", "score": fails})
+    trace = ks.sample_trace(nodes=3, pods=4, hours=1)
+    (note,) = ks.compare([UNHEARD], trace, plugins=[raises]).report.notes
+    assert note.startswith("A: attempts of 4 pods failed, such as trace/job-00000-0: running Score")
+    assert "LookupError: no such rack" in note

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sweep_work import first_feasible
 
 import kubesched as ks
 from kubesched.framework.cycle_state import CycleState
@@ -16,7 +17,7 @@ gymnasium = pytest.importorskip("gymnasium")
 
 from gymnasium.utils.env_checker import check_env  # noqa: E402  # after the line above
 
-from kubesched.gym import PlacementEnv, WeightsEnv, pod_of  # noqa: E402  # as above
+from kubesched.gym import PlacementEnv, WeightsEnv, evaluate, pod_of  # noqa: E402  # as above
 
 TRACE = ks.sample_trace(nodes=12, pods=120, hours=2)
 OPENB = Path(__file__).parents[3] / "examples/traces/openb"
@@ -128,3 +129,101 @@ def test_wrong_input_is_named() -> None:
     with pytest.raises(ks.InputError, match="action 10: node 10 does not take"):
         env.step(10)
     env.close()
+
+
+def raising(name: str) -> Any:
+    """A plugin that raises at an extension point."""
+    from kubesched.framework import FilterPlugin, ScorePlugin
+
+    def fails(*_: object) -> None:
+        raise LookupError("no such rack")
+
+    base = {"filter": FilterPlugin, "score": ScorePlugin}[name]
+    return type("Raises", (base,), {"name": "Raises", name: fails})
+
+
+RAISES = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- plugins: {multiPoint: {enabled: [{name: Raises}]}}
+"""
+
+
+@pytest.mark.parametrize(("point", "env"), [("filter", PlacementEnv), ("score", WeightsEnv)])
+def test_a_plugin_that_raises_is_named(point: str, env: type[PlacementEnv]) -> None:
+    made = env(TRACE, config=RAISES, plugins=[raising(point)])
+
+    def begun() -> None:
+        made.reset(seed=1)
+        made.step(np.ones(len(made._framework.score)))
+
+    with pytest.raises(ks.InputError, match=r"pod trace/.*LookupError: no such rack"):
+        begun()
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("env", "action", "says"),
+    [
+        (PlacementEnv, "x", "1 numbers of type int64 are needed"),
+        (PlacementEnv, float("nan"), "1 numbers of type int64 are needed"),
+        (PlacementEnv, [1, 2], "1 numbers of type int64 are needed"),
+        (WeightsEnv, "abc", "9 numbers of type float64 are needed"),
+        (WeightsEnv, [float("nan")] * 9, "9 weights from 0 to 1"),
+    ],
+)
+def test_actions_of_another_kind_are_refused(
+    env: type[PlacementEnv], action: object, says: str
+) -> None:
+    made = env(TRACE)
+    with pytest.raises(ks.InputError, match="no pod is at hand; reset begins"):
+        made.step(0)
+    made.reset(seed=1)
+    with pytest.raises(ks.InputError, match=says):
+        made.step(action)
+    made.close()
+
+
+def test_wrong_traces_and_rewards_are_named() -> None:
+    with pytest.raises(ks.InputError, match="trace: 3 is no trace"):
+        PlacementEnv(3)  # type: ignore[arg-type]
+    with pytest.raises(ks.InputError, match="trace: None is no trace"):
+        PlacementEnv(lambda seed: None)  # type: ignore[arg-type, return-value]
+    env = PlacementEnv(TRACE, reward=lambda env: None)  # type: ignore[arg-type, return-value]
+    env.reset(seed=1)
+    with pytest.raises(ks.InputError, match="reward: None is no number"):
+        env.step(int(env.action_space.sample()))
+    env.close()
+
+
+def test_episodes_are_played_for_every_seed() -> None:
+    here = evaluate(first_feasible, TRACE, seeds=[3, 5])
+    assert list(here["seed"]) == [3, 5]
+    assert list(here["steps"]) == [120, 120]
+    assert all(reward < 0 for reward in here["reward"])
+    with pytest.raises(ks.KubeschedError, match="seed 0: action 99: node 99 does not take"):
+        evaluate(lambda observation, mask: 99, TRACE, seeds=1)
+    with pytest.raises(ks.KubeschedError, match="names that they can import"):
+        evaluate(lambda observation, mask: 0, TRACE, seeds=2, executor="local:2")
+    with pytest.raises(ks.InputError, match="executor 'remote' is none of"):
+        evaluate(first_feasible, TRACE, executor="remote")
+
+
+@pytest.mark.slow
+def test_episodes_on_other_processes_are_the_same() -> None:
+    there = evaluate(first_feasible, TRACE, seeds=2, executor="local:2")
+    assert list(there.rows()) == list(evaluate(first_feasible, TRACE, seeds=2).rows())
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_environments_are_vectorised(mode: str) -> None:
+    envs = gymnasium.make_vec(
+        "kubesched/Placement-v0", num_envs=2, vectorization_mode=mode, trace=TRACE
+    )
+    observation, info = envs.reset(seed=[1, 2])
+    assert observation["nodes"].shape == (2, 12, 4)
+    actions = [first_feasible(None, mask) for mask in info["action_mask"]]
+    _, rewards, *_ = envs.step(np.array(actions))
+    assert rewards.tolist() == [-1.0, -1.0]
+    envs.close()

@@ -68,15 +68,18 @@ def _read(path: str) -> list[dict[str, Any]]:
 
 
 def _played(folder: str, config: str) -> list[dict[str, Any]]:
+    from kubesched.app.cli.plugin_lookup import installed_plugins
     from kubesched.config.load import load_file
+    from kubesched.framework.profile import enabled_plugins
     from kubesched.insight.recording.reader import RecordingReader
     from kubesched.lab.traces.log_player import play
     from kubesched.scheduler.factory import Assembly
 
     shadows = []
     if config:
-        profiles = load_file(config).profiles
-        shadows = [profile for profile in profiles if profile.shadow is not None]
+        loaded = load_file(config)
+        enabled_plugins(loaded, installed_plugins())  # imports what the recording may name
+        shadows = [profile for profile in loaded.profiles if profile.shadow is not None]
     run = RecordingReader.of_folder(folder).runs()[-1]
     part = run.playable()
     if part is None:
