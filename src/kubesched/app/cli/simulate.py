@@ -41,7 +41,7 @@ _OPTIONS = """
 --runs K {positive=1}  seeds N, N+1, ...
 --with WHAT {|volumes|budgets|extender|resizing|devices|groups|disk*}  have this in every run, not
     only where the seed draws it: volumes, budgets, extender, resizing, devices, groups (of pods,
-    without extenders and disks), or disk (recorded, to disks with faults)
+    without disks), or disk (recorded, to disks with faults)
 --replay              record every scheduler, play the recordings and compare every decision
 --trace               print every event as it happens
 """

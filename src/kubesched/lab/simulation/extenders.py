@@ -69,10 +69,14 @@ def config(traits: tuple[str, ...]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def filters(traits: tuple[str, ...]) -> bool:
+    """Whether it rejects nodes."""
+    return "filter" in _verbs(traits)
+
+
 def takes_preemptors_by_surprise(traits: tuple[str, ...]) -> bool:
     """Whether it rejects nodes but is not consulted when preemption chooses one."""
-    verbs = _verbs(traits)
-    return "filter" in verbs and "preempt" not in verbs
+    return filters(traits) and "preempt" not in _verbs(traits)
 
 
 def _verbs(traits: tuple[str, ...]) -> list[str]:

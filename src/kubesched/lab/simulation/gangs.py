@@ -20,7 +20,7 @@ from kubesched.framework.interfaces import (
 from kubesched.framework.status import Status
 from kubesched.lab.simulation.audit import Auditing, Complain
 from kubesched.lab.simulation.cluster import GROUPS, SimulatedCluster
-from kubesched.lab.simulation.rules import State, objection
+from kubesched.lab.simulation.rules import State, extender_objection, objection
 from kubesched.lab.simulation.workloads import group_name
 from kubesched.playground.apimachinery.objects import JsonObject
 from kubesched.playground.storage.store import Change
@@ -117,9 +117,12 @@ def make_gang_auditor(
 class GroupChecks:
     """What must hold of groups when all is quiet."""
 
-    def __init__(self, cluster: SimulatedCluster, *, by_topology: bool) -> None:
+    def __init__(
+        self, cluster: SimulatedCluster, *, by_topology: bool, asks_extender: bool
+    ) -> None:
         self._cluster = cluster
         self._by_topology = by_topology
+        self._asks_extender = asks_extender
         self._calm = False
         self._born_before: set[str] = set()
         self._born_in_calm: set[str] = set()
@@ -179,6 +182,9 @@ class GroupChecks:
                 continue
             others = State(nodes, tuple(each for each in placed if each[0] not in waiting))
             for domain in self._domains(group, members):
+                if self._asks_extender:
+                    pod = waiting[0]
+                    domain = [n for n in domain if extender_objection(pod, nodes[n]) is None]
                 if _room_for(waiting[0], domain, others, missing) >= missing:
                     return f"{missing} of {key_of_manifest(group)} fit on {', '.join(domain)}"
         return None
@@ -233,13 +239,16 @@ def _minimum(group: JsonObject) -> int:
 
 def _are_alike(group: JsonObject, members: list[JsonObject]) -> bool:
     """Whether members differ in nothing, and agree with their group."""
-    waiting = [pod["spec"] for pod in members if not pod["spec"].get("nodeName")]
+    queued = [pod for pod in members if not pod["spec"].get("nodeName")]
+    waiting = [pod["spec"] for pod in queued]
+    labels = [pod["metadata"].get("labels") for pod in queued]
     asked = ("containers", "nodeSelector", "tolerations")
     of_group = [group["spec"].get(name) for name in ("priority", "preemptionPolicy")]
     policies = {pod["spec"].get("preemptionPolicy") for pod in members}
     return (
         not any(spec.get(name) for spec in waiting for name in _HARD)
         and all(spec.get(name) == waiting[0].get(name) for spec in waiting for name in asked)
+        and all(each == labels[0] for each in labels)
         and {pod["spec"].get("priority", 0) for pod in members} == {of_group[0] or 0}
         and len(policies) == 1
         and of_group[1] in (None, *policies)

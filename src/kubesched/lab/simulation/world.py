@@ -138,8 +138,11 @@ class World:
             decisions=self._decisions,
         )
         if self.cluster.has_groups:
-            by_topology = gates.TopologyAwareWorkloadScheduling
-            self.checkers.groups = GroupChecks(self.cluster, by_topology=by_topology)
+            self.checkers.groups = GroupChecks(
+                self.cluster,
+                by_topology=gates.TopologyAwareWorkloadScheduling,
+                asks_extender=self._has_extender and extenders.filters(options.extender_traits),
+            )
         self.checkers.are_writes_held = bool(options.rates.hold) and options.instances == 1
         # Nodes are relabelled, so an extender may change its answer about victims.
         self._had_broken_answers = bool(
