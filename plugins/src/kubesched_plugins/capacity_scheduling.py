@@ -256,6 +256,9 @@ class CapacityScheduling(PreFilterPlugin, PreemptingPlugin, ReservePlugin, Enque
         is_shared = found is not None and not found.is_rejected and not any(self._nominated())
         return Rule() if is_shared else None
 
+    def class_fields(self, pod: Pod) -> None:
+        """Nothing is kept by node."""
+
     def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeColumns) -> None:
         found: PreFilterState = state.read(STATE_KEY)
         found.quotas.add(added.pod)

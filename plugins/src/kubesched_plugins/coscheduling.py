@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -36,7 +35,6 @@ from kubesched.framework import (
     ReservePlugin,
     Resource,
     Rule,
-    Scope,
     Status,
     Wait,
     on_event,
@@ -90,6 +88,8 @@ class PodGroup(CustomObject):
 class Group:
     """A group that has pods, a PodGroup, or both. Pods are known by UID."""
 
+    key: str
+    """`namespace/name`."""
     spec: PodGroupSpec | None = None
     """None: there is no PodGroup."""
     created: float = 0.0
@@ -129,6 +129,7 @@ class Coscheduling(
     def __init__(self, args: CoschedulingArgs | None, handle: Handle) -> None:
         super().__init__(args or CoschedulingArgs(), handle)
         self.groups: dict[str, Group] = {}
+        self._group_of_uid: dict[str, Group] = {}
         self._rejected: dict[str, Rejection] = {}
         self._monotonic_to_wall = handle.clock.now() - handle.clock.monotonic()
         self._unsubscribe: list[Callable[[], None]] = []
@@ -146,17 +147,20 @@ class Coscheduling(
     # -- queue -------------------------------------------------------------------------------------
 
     def less(self, a: QueuedPodInfo, b: QueuedPodInfo) -> bool:
-        return self._order(a) < self._order(b)
-
-    def _order(self, info: QueuedPodInfo) -> tuple[int, float, str]:
         """Priority, then age of the group. One that failed goes behind, not to block others."""
-        first, group = info.initial_attempt_timestamp, self._group_of(info.pod_info.pod)
-        at = (info.timestamp if first is None else first) + self._monotonic_to_wall
+        one, other = a.pod_info, b.pod_info
+        if one.priority != other.priority:
+            return one.priority > other.priority
+        return (self._since(a), one.key) < (self._since(b), other.key)
+
+    def _since(self, info: QueuedPodInfo) -> float:
+        group = self._group_of_uid.get(info.pod_info.pod.metadata.uid)
         if group is not None and group.failed_at is not None:
-            at = group.failed_at
-        elif group is not None and group.spec is not None:
-            at = group.created
-        return -info.priority, at, info.pod_info.key
+            return group.failed_at
+        if group is not None and group.spec is not None:
+            return group.created
+        first = info.initial_attempt_timestamp
+        return (info.timestamp if first is None else first) + self._monotonic_to_wall
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Beyond the original's (new pods, new and changed groups): gates and room."""
@@ -183,19 +187,19 @@ class Coscheduling(
     def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
         refusal = self._refusal(pod)
         if not refusal and (group := self._unmeasured(pod)) is not None:
-            refusal = self._resource_gap(_key(pod), group, nodes)
+            refusal = self._resource_gap(group, nodes)
             if not refusal:
                 lasts = self.args.permit_waiting_time_seconds or MEASURED_S
                 group.measured_until = self.handle.clock.monotonic() + lasts
         return unresolvable(refusal) if refusal else None
 
-    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
-        """Leave to go on holds for siblings while it lasts; refusals name their pod."""
-        return Rule(Scope.NODE, premise=partial(self._standing, pod))
-
-    def _standing(self, pod: Pod) -> object:
+    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool] | None:
+        """Asked for every pod; leave to go on is for all of a group, refusals name their pod."""
         is_open = self._refusal(pod) or self._unmeasured(pod) is not None
-        return object() if is_open else None
+        return None if is_open else Rule()
+
+    def class_fields(self, pod: Pod) -> None:
+        """Nothing that is kept by node depends on the group."""
 
     def _refusal(self, pod: Pod) -> str:
         """Why a pod need not be tried now, nodes aside; empty if it may be."""
@@ -204,7 +208,7 @@ class Coscheduling(
             return ""
         name, there, wanted = pod.metadata.name, len(group.members), group.spec.min_member
         if self.handle.clock.monotonic() < group.backed_off_until:
-            return f"podGroup {_key(pod)} failed recently"
+            return f"podGroup {group.key} failed recently"
         if there < wanted:
             return (
                 f"pre-filter pod {name} cannot find enough sibling pods, current pods number:"
@@ -221,7 +225,7 @@ class Coscheduling(
             return None
         return group if self.handle.clock.monotonic() > group.measured_until else None
 
-    def _resource_gap(self, key: str, group: Group, nodes: NodeColumns) -> str:
+    def _resource_gap(self, group: Group, nodes: NodeColumns) -> str:
         """What all nodes together lack for the group, whose own pods do not count as load."""
         assert group.spec is not None, "only groups with an object name resources"
         alive, names, without = nodes.alive, set(group.assigned.values()), {}
@@ -235,7 +239,7 @@ class Coscheduling(
             try:
                 wanted = parse_quantity(amount).scaled_value(-3 if name == "cpu" else 0)
             except ValueError as error:
-                return f"PodGroup {key}: spec.minResources[{name}]: {amount!r}: {error}"
+                return f"PodGroup {group.key}: spec.minResources[{name}]: {amount!r}: {error}"
             free = _free(nodes, name)
             for at, view in without.items():
                 free[at] = _free(view, name)[0]
@@ -248,7 +252,7 @@ class Coscheduling(
     def post_filter(
         self, state: CycleState, pod: Pod, statuses: NodeToStatus
     ) -> tuple[PostFilterResult, Status]:
-        key, group = _key(pod), self._group_of(pod)
+        group = self._group_of(pod)
         if group is None or group.spec is None:
             return PostFilterResult(), unschedulable("can not find pod group")
         wanted, missing = group.spec.min_member, group.spec.min_member - len(group.assigned)
@@ -259,8 +263,8 @@ class Coscheduling(
             group.backed_off_until = now + lasts
         found = ", ".join(statuses.histogram(self.handle.table.node_count))
         self._send_back(pod, group, "optimistic rejection in PostFilter", found)
-        reason = f"PodGroup {key} gets rejected due to Pod {pod.metadata.name} is unschedulable"
-        return PostFilterResult(), unschedulable(f"{reason} even after PostFilter")
+        reason = f"PodGroup {group.key} gets rejected due to Pod {pod.metadata.name} is"
+        return PostFilterResult(), unschedulable(f"{reason} unschedulable even after PostFilter")
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
         """A rejected group is not tried again because of the room that it gave back itself.
@@ -268,10 +272,11 @@ class Coscheduling(
         In the original this goes on for ever: https://github.com/kubernetes-sigs/scheduler-plugins
         issue 429.
         """
-        rejection = self._rejected.get(_key(pod))
+        key = _key(pod) if self._rejected else ""
+        rejection = self._rejected.get(key)
         if rejection is None or self.handle.clock.monotonic() >= rejection.until:
             return None
-        return unschedulable(f"podGroup {_key(pod)} failed recently: {rejection.reason}")
+        return unschedulable(f"podGroup {key} failed recently: {rejection.reason}")
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         group, uid = self._group_of(pod), pod.metadata.uid
@@ -283,16 +288,14 @@ class Coscheduling(
                 self._send_back(pod, group, "rejection in Unreserve", "was not bound")
 
     def permit(self, state: CycleState, pod: Pod, node_name: str) -> Status | Wait | None:
-        key, group, uid = _key(pod), self._group_of(pod), pod.metadata.uid
-        if not key:
-            return None
+        group, uid = self._group_of(pod), pod.metadata.uid
         if group is None or group.spec is None:
-            return unschedulable("PodGroup not found")
+            return unschedulable("PodGroup not found") if _key(pod) else None
         group.assigned[uid] = node_name
         if len(group.assigned) >= group.spec.min_member:
             group.failed_at = None
-            self._rejected.pop(key, None)
-            for waiting in self._waiting(key):
+            self._rejected.pop(group.key, None)
+            for waiting in self._waiting(group):
                 waiting.allow(self.name)
             return None
         if len(group.assigned) == 1:  # the first of them brings all others
@@ -307,8 +310,8 @@ class Coscheduling(
         return default if of_group == 0 else of_group or default or DEFAULT_WAIT_S
 
     def _send_back(self, pod: Pod, group: Group, message: str, reason: str) -> None:
-        key, now = _key(pod), self.handle.clock.monotonic()
-        waiting, before = list(self._waiting(key)), self._rejected.get(key)
+        key, now = group.key, self.handle.clock.monotonic()
+        waiting, before = list(self._waiting(group)), self._rejected.get(key)
         if waiting and (before is None or before.until <= now):
             held = {it.pod.metadata.uid for it in self._waiting() if it not in waiting}
             reason = f"Pod {pod.metadata.name} {reason}"
@@ -318,31 +321,34 @@ class Coscheduling(
         for held_back in waiting:
             held_back.reject(self.name, message)
 
-    def _waiting(self, key: str = "") -> Iterator[Any]:
+    def _waiting(self, group: Group | None = None) -> Iterator[Any]:
         """Waiting pods of a group, or all."""
-        return (it for it in self.handle.waiting_pods or () if not key or _key(it.pod) == key)
+        waiting = self.handle.waiting_pods or ()
+        return (it for it in waiting if group is None or self._group_of(it.pod) is group)
 
     # -- pods and groups ---------------------------------------------------------------------------
 
     def _group_of(self, pod: Pod) -> Group | None:
         """None if the pod has no group, or one that has neither an object nor known pods."""
-        key = _key(pod)
-        return self.groups.get(key) if key else None
+        group = self._group_of_uid.get(pod.metadata.uid)
+        return self.groups.get(_key(pod)) if group is None else group
 
     def _note_pod(self, old: Pod | None, new: Pod | None) -> None:
         same = None if new is None else (_key(new), new.metadata.uid)
         if old is not None and (key := _key(old)) and same != (key, uid := old.metadata.uid):
-            group = self.groups[key]
+            group = self._group_of_uid.pop(uid)
             group.members.pop(uid)
             group.gated.discard(uid)
             group.assigned.pop(uid, None)
-            self._forget_if_over(key, group)
+            self._forget_if_over(group)
         if new is None and old is not None and old.spec.node_name:
             self._rejected.clear()
-        if new is not None and (key := _key(new)):
-            group, uid = self.groups.setdefault(key, Group()), new.metadata.uid
-            if uid not in group.members:
+        if new is not None and same is not None and (key := same[0]):
+            uid = new.metadata.uid
+            if uid not in self._group_of_uid:
                 self._rejected.pop(key, None)
+                self._group_of_uid[uid] = self._group(key)
+            group = self._group_of_uid[uid]
             group.members[uid] = new
             (group.gated.add if new.spec.scheduling_gates else group.gated.discard)(uid)
             if new.spec.node_name:
@@ -352,16 +358,22 @@ class Coscheduling(
         obj = new or old
         assert obj is not None, "something changed"
         key = f"{obj.metadata.namespace}/{obj.metadata.name}"
-        group = self.groups.setdefault(key, Group())
+        group = self._group(key)
         group.spec = None if new is None else new.spec
         self._rejected.pop(key, None)
         created = obj.metadata.creation_timestamp or "1970-01-01"
         group.created = datetime.fromisoformat(created).timestamp()
-        self._forget_if_over(key, group)
+        self._forget_if_over(group)
 
-    def _forget_if_over(self, key: str, group: Group) -> None:
+    def _group(self, key: str) -> Group:
+        group = self.groups.get(key)
+        if group is None:
+            group = self.groups[key] = Group(key)
+        return group
+
+    def _forget_if_over(self, group: Group) -> None:
         if not group.members and group.spec is None:
-            del self.groups[key]
+            del self.groups[group.key]
 
 
 def _key(pod: Pod) -> str:

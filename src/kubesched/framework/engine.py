@@ -73,6 +73,11 @@ def answers_by_spec(plugin: Plugin) -> bool:
     return bool(type(plugin).__dict__.get("answers_by_spec"))
 
 
+def names_what_it_reads(plugin: Plugin) -> bool:
+    """True if the plugin's own class has `class_fields`; a subclass may read more."""
+    return "class_fields" in type(plugin).__dict__
+
+
 def answers_per_class(plugin: Plugin) -> bool:
     return isinstance(plugin, InTreePlugin) and plugin.answers_per_class
 

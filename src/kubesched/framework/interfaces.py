@@ -11,8 +11,8 @@ with the plugin's name in the message; the scheduler continues. `post_filter` an
 points (`permit` excepted) may be `async def`.
 
 Plugins are called for every pod unless they return a rule (`filter_rule`, `score_rule`; see
-`framework.rules`). A plugin whose rule depends on pod fields beyond the standard scheduling fields
-(such as its own annotations) adds these with `class_fields`.
+`framework.rules`). `class_fields` says which pod fields besides spec and namespace such an answer
+depends on.
 """
 
 from __future__ import annotations
@@ -115,9 +115,11 @@ class Plugin(ABC):
         cls.has_class_fields = cls.class_fields is not Plugin.class_fields
 
     def class_fields(self, pod: Pod) -> Hashable:  # for plugins to override
-        """The pod fields that this plugin's rules read beyond the standard scheduling fields.
+        """What answers with a rule of scope NODE or ROW depend on besides spec and namespace.
 
-        Pods share answers only if these values are equal. Different values must differ in `repr`.
+        Pods share such answers only if these values are equal; None if there is nothing. Without
+        this method they share them only if labels and owner are equal, too. Different values must
+        differ in `repr`.
         """
         return None
 

@@ -242,9 +242,13 @@ class Drawing:
         return Change(text, world, "", False, pod, new, Resource.TARGET_POD, actions, new)
 
     def twin(self, data: st.DataObject, pod: Pod) -> Pod:
-        """A pod with the same spec and labels, but its own name and annotations."""
-        name, annotations = f"{pod.metadata.name}-twin", self._words(Tape(data))
-        meta = structs.replace(pod.metadata, name=name, uid=f"uid-{name}", annotations=annotations)
+        """A pod with the same spec, its own name and annotations, and often the same labels."""
+        tape, name = Tape(data), f"{pod.metadata.name}-twin"
+        annotations, drawn = self._words(tape), self._words(tape)
+        labels = drawn if tape.flag() else pod.metadata.labels
+        meta = structs.replace(
+            pod.metadata, name=name, uid=f"uid-{name}", annotations=annotations, labels=labels
+        )
         return structs.replace(pod, metadata=meta)
 
 

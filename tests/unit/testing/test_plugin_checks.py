@@ -226,6 +226,14 @@ class ReadsAnnotations(Racks):
         return 7 if "special" in (pod.metadata.annotations or {}) else 0
 
 
+class ReadsLabelsUnnamed(Racks):
+    def class_fields(self, pod):
+        return None
+
+    def score_nodes(self, state, pod, nodes):
+        return 7 if "special" in (pod.metadata.labels or {}) else 0
+
+
 class HintOfOneForAll(Racks):
     def events_to_register(self):
         return [on_event(Resource.NODE, Action.ADD, self.by_name, per_class=True)]
@@ -356,6 +364,7 @@ class Nonsense(Racks):
             ["change  an hour"],
         ),
         (ReadsAnnotations, "classes", "class_fields must return", ["it ", "twin"]),
+        (ReadsLabelsUnnamed, "classes", "class_fields must return", ["it ", "twin"]),
         (HintOfOneForAll, "classes", "a hint with per_class answers differently", ["change"]),
         (
             NoEvents,

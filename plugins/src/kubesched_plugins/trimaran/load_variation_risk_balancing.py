@@ -97,6 +97,9 @@ class LoadVariationRiskBalancing(ScorePlugin):
     def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
         return Rule(Scope.NODE, premise=self.collector.version)
 
+    def class_fields(self, pod: Pod) -> None:
+        """Scores depend on the spec alone."""
+
 
 def _score(wants: tuple[float, float], loads: Loads) -> int:
     """The worse one of the resources."""

@@ -96,6 +96,9 @@ class LowRiskOverCommitment(PreScorePlugin, ScorePlugin):
     def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
         return Rule(Scope.ROW, premise=self.collector.version, at=self._scorer(pod))
 
+    def class_fields(self, pod: Pod) -> None:
+        """Scores depend on the spec alone."""
+
     def _scorer(self, pod: Pod) -> Callable[[int], int]:
         requests, limits, table = requests_of(pod), limits_of(pod), self.handle.table
         if not (any(requests) or any(limits)):

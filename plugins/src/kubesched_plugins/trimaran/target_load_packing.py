@@ -110,6 +110,9 @@ class TargetLoadPacking(ScorePlugin, ReservePlugin):
         """Pods bound to a node change its row, too; all else comes with the metrics."""
         return Rule(Scope.ROW, premise=self.collector.version, at=self._scorer(pod))
 
+    def class_fields(self, pod: Pod) -> None:
+        """Scores depend on the spec alone."""
+
     def _scorer(self, pod: Pod) -> Callable[[int], int]:
         wanted, nodes = self.predicted_milli_cpu(pod), self.handle.table.nodes
         return lambda row: self._score(wanted, self.collector.of(nodes[row]))

@@ -9,7 +9,11 @@ from typing import Any
 from kubesched.base.logs import get_logger
 from kubesched.base.metrics.instruments import Counter, Histogram
 from kubesched.base.metrics.scheduler import SchedulerMetrics
-from kubesched.framework.engine import answers_by_spec, answers_per_class
+from kubesched.framework.engine import (
+    answers_by_spec,
+    answers_per_class,
+    names_what_it_reads,
+)
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
     EXTENSION_POINTS,
@@ -92,8 +96,11 @@ class Framework:
         self.fails_per_class = all(map(answers_per_class, self.post_filter))
         """True if no PostFilter plugin distinguishes unschedulable pods of a class."""
         self.class_field_plugins = [p for p in self.plugins if p.has_class_fields]
-        self.answers_by_spec = all(map(answers_by_spec, self.deciding_plugins))
-        """True if no cached answer depends on labels, owner or claim names."""
+        others = [p for p in self.deciding_plugins if not answers_by_spec(p)]
+        self.answers_by_spec = all(map(names_what_it_reads, others))
+        """True if no cached answer depends on labels or owner, unless it is in `class_fields`."""
+        self.ignores_claim_names = not others
+        """True if no cached answer depends on claim names either."""
 
     def at(self, point: str) -> list[Any]:
         """The plugins of a point that only some schedulers use, in order."""

@@ -40,17 +40,19 @@ def class_signature(framework: Framework, pod: Pod) -> Signature | None:
     if meta.owner_references:
         controllers = (o for o in meta.owner_references if o.controller)
         owner = next(((o.api_version, o.kind, o.name) for o in controllers), None)
-    extra = None
-    if framework.class_field_plugins:
-        extra = repr([plugin.class_fields(pod) for plugin in framework.class_field_plugins])
+    extra = _extra(framework, pod) if framework.class_field_plugins else None
     spec, claims = pod.spec, None
-    if spec.volumes and framework.answers_by_spec:
+    if spec.volumes and framework.ignores_claim_names:
         spec, claims = _without_claim_names(spec, spec.volumes)
     shape = _encode((framework.profile_name, meta.namespace, spec, extra))
     whole = shape + _encode((meta.labels, owner, claims))
     if len(whole) > MAX_SIGNATURE_BYTES:
         return None
     return Signature(shape if framework.answers_by_spec else whole, whole)
+
+
+def _extra(framework: Framework, pod: Pod) -> str:
+    return repr([plugin.class_fields(pod) for plugin in framework.class_field_plugins])
 
 
 class _Signed(NamedTuple):
@@ -60,6 +62,7 @@ class _Signed(NamedTuple):
     labels: dict[str, str] | None
     owners: list[OwnerReference] | None
     namespace: str
+    extra: str | None
     signature: Signature
 
 
@@ -80,14 +83,16 @@ class Signatures:
     def of(self, pod: Pod) -> Signature | None:
         """`class_signature`."""
         spec, meta = pod.spec, pod.metadata
-        if not meta.owner_references or self._framework.class_field_plugins:
+        if not meta.owner_references:
             return class_signature(self._framework, pod)
+        extra = _extra(self._framework, pod) if self._framework.class_field_plugins else None
         kept = self._kept.get(id(spec))
         if (
             kept is not None
             and kept.labels is meta.labels
             and kept.owners is meta.owner_references
             and kept.namespace == meta.namespace
+            and kept.extra == extra
             and not _counts_by_status(pod)
         ):
             return kept.signature
@@ -96,7 +101,7 @@ class Signatures:
             if len(self._kept) >= SIGNED_LIMIT:
                 self._kept.clear()
             labels, owners = meta.labels, meta.owner_references
-            self._kept[id(spec)] = _Signed(spec, labels, owners, meta.namespace, signature)
+            self._kept[id(spec)] = _Signed(spec, labels, owners, meta.namespace, extra, signature)
         return signature
 
 
