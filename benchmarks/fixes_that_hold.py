@@ -47,6 +47,8 @@ def main() -> int:
                 continue
             situations += bool(verdicts.pending)
             held += verdicts.held
+            if (seed + 1) % 50 == 0:
+                print(f"{sum(held.values())} held up to seed {seed}", file=sys.stderr, flush=True)
             skipped += verdicts.skipped
             for text in verdicts.failed:
                 print(text, flush=True)

@@ -154,6 +154,8 @@ def test_a_recorded_attempt_is_explained_on_the_command_line(
     assert header.split() == ["ATTEMPT", "TIME", "POD", "TRY", "OUTCOME", "NODE"]
     assert rows[-1].split()[0] == str(last.number)
     assert {row.split()[2] for row in rows} == {last.pod}
+    assert main(["explain", "attempts", f"{last.pod}x", "--recording", str(recording)]) == 1
+    assert f"no attempt of pod {last.pod}x; did you mean" in capsys.readouterr().err
     assert main(["explain", "pod", "nope", "--recording", str(recording)]) == 1
     assert 'pod "default/nope" not found in recording' in capsys.readouterr().err
 

@@ -8,8 +8,11 @@ shares no code with the trials of `explain`, which model controllers on the sche
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import traceback
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -260,13 +263,14 @@ class Judged:
         self.api.patch("nodes", None, name, {"spec": {"taints": kept or None}})
 
     def _recreate(self, words: list[str]) -> None:
-        """`kubectl get … | kubectl patch --local … | kubectl replace --force -f -`."""
+        """`kubectl get … | kubectl patch --local … | kubectl replace --force -f -`, or unpatched."""
         assert words[1] == "get", words
         assert words[-4:] == ["replace", "--force", "-f", "-"], words
         resource, name = resource_key(self.api, words[2]), words[3]
         namespace = words[words.index("-n") + 1]
         obj = json.loads(json.dumps(self.api.get(resource, namespace, name)))
-        obj = apply_json_patch(obj, json.loads(words[words.index("-p") + 1]))
+        if "-p" in words:
+            obj = apply_json_patch(obj, json.loads(words[words.index("-p") + 1]))
         self.api.delete(resource, namespace, name, grace_period_s=0, propagation="Background")
         self.run(1)
         for field_ in ("uid", "resourceVersion", "creationTimestamp", "managedFields"):
@@ -311,39 +315,66 @@ def judge(seed: int, most_pods: int = 2) -> Verdicts:
             for pod in reversed(world.pods())
             if not pod["spec"].get("nodeName")
         }
-        before = {name: world.placed(name) for name in waiting}
+        verdicts.pending = len(waiting)
+        for name in sorted(waiting)[:most_pods]:
+            meta = waiting[name]["metadata"]
+            pod = state.get(Pod, meta["namespace"], meta["name"])
+            if pod is None:
+                continue
+            explanation = explainer_of(state).explain(pod, no_node, fix=True)
+            for fix in explanation.fixes or ():
+                _judge_fix(seed, name, fix, world, verdicts)
+        return verdicts
     finally:
         world.close()
-    verdicts.pending = len(waiting)
-    for name in sorted(waiting)[:most_pods]:
-        meta = waiting[name]["metadata"]
-        pod = state.get(Pod, meta["namespace"], meta["name"])
-        if pod is None:
-            continue
-        explanation = explainer_of(state).explain(pod, no_node, fix=True)
-        for fix in explanation.fixes or ():
-            _judge_fix(seed, name, fix, before[name], verdicts)
-    return verdicts
 
 
-def _judge_fix(seed: int, name: str, fix: Fix, before: int, verdicts: Verdicts) -> None:
+def _tried(world: Judged, name: str, fix: Fix) -> Json:
+    """How many pods of the workload are placed after the fix, or why it was not carried out."""
+    try:
+        world.apply(fix)
+        world.run(AFTER_S)
+    except NotJudged as error:
+        return {"skipped": str(error)}
+    except (ApiError, NotFound) as error:
+        return {"refused": f"{error}: {fix.commands}"}
+    return {"placed": world.placed(name)}
+
+
+def _in_a_copy(work: Callable[[], Json]) -> Json:
+    """What the work returns in a copy of this process, which ends with it."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            with os.fdopen(writing, "wb") as answer:
+                answer.write(json.dumps(work()).encode())
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as answer:
+        text = answer.read()
+    assert os.waitpid(child, 0)[1] == 0, "the copy broke"
+    result: Json = json.loads(text)
+    return result
+
+
+def _judge_fix(seed: int, name: str, fix: Fix, world: Judged, verdicts: Verdicts) -> None:
     kinds = "+".join(sorted(change.kind for change in fix.changes))
     if fix.places is None:
         verdicts.skipped[f"{kinds}: promises nothing"] += 1
         return
-    world = Judged(seed)
-    try:
-        world.apply(fix)
-        world.run(AFTER_S)
-        after = world.placed(name)
-    except NotJudged as error:
-        verdicts.skipped[f"{kinds}: {error}"] += 1
+    before = world.placed(name)
+    tried = _in_a_copy(lambda: _tried(world, name, fix))
+    if "skipped" in tried:
+        verdicts.skipped[f"{kinds}: {tried['skipped']}"] += 1
         return
-    except (ApiError, NotFound) as error:
-        verdicts.failed.append(f"seed {seed} {name}: {kinds}: refused: {error}: {fix.commands}")
+    if "refused" in tried:
+        verdicts.failed.append(f"seed {seed} {name}: {kinds}: refused: {tried['refused']}")
         return
-    finally:
-        world.close()
+    after = tried["placed"]
     if after >= before + fix.places:
         verdicts.held[kinds] += 1
     else:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
         NodeRow,
         Reason,
         SelectorMatches,
-        Verdict,
         WokenBy,
     )
     from kubesched.insight.explain.workloads import Workload
@@ -45,12 +44,14 @@ def print_pod(explanation: Explanation, *, wide: bool, told: Sequence[str] = ())
     _print_choice(explanation)
     if explanation.verdict.value != "Waiting" or explanation.nodes.feasible:
         _print_nodes(explanation, wide=wide)
-    if _print_fixes(explanation.fixes, explanation.verdict):
+    if _print_fixes(explanation):
         _print_commands(explanation.fixes or ())
     terminal.notes(note for note in explanation.notes if note not in told)
 
 
 def _print_circumstances(explanation: Explanation) -> None:
+    if explanation.missing is not None:
+        print(f"Get them: {clean(explanation.missing.command)}   (and add --from missing.json)")
     if explanation.woken_by:
         terminal.sentence(f"Tried again when {_events(explanation.woken_by)}, and every 5 minutes.")
     if explanation.preemption is not None:
@@ -68,7 +69,8 @@ def _print_circumstances(explanation: Explanation) -> None:
         if condition.message == explanation.message:
             terminal.sentence("The PodScheduled condition says the same.")
         else:
-            terminal.sentence(f"The PodScheduled condition is older: {condition.message}")
+            older = "says" if explanation.missing is not None else "is older"
+            terminal.sentence(f"The PodScheduled condition {older}: {condition.message}")
     if explanation.message:
         terminal.sentence(f"Message: {explanation.message}")
 
@@ -230,10 +232,13 @@ def _lacks(row: NodeRow) -> str:
     return "; ".join(dict.fromkeys(parts))
 
 
-def _print_fixes(fixes: Sequence[Fix] | None, verdict: Verdict) -> bool:
+def _print_fixes(explanation: Explanation) -> bool:
     """Prints the possible fixes; returns whether there are any."""
-    if fixes is None or verdict.value in ("Placed", "Fits"):
+    fixes = explanation.fixes
+    if fixes is None or explanation.verdict.value in ("Placed", "Fits"):
         return False  # not requested, or nothing to fix
+    if not fixes and explanation.missing is not None:
+        return False  # a note says so
     print()
     if not fixes:
         terminal.sentence("Nothing that was tried would help.")
@@ -302,7 +307,7 @@ def print_groups(groups: Sequence[Sequence[Explanation]], *, told: Sequence[str]
         if len(group) > 1:
             terminal.sentence(f"({len(group)} pods)")
         print_reasons(first.reasons)
-        has_fixes |= _print_fixes(first.fixes, first.verdict)
+        has_fixes |= _print_fixes(first)
     if has_fixes:
         print()
         terminal.sentence("'kubesched explain pod NAME --fix' prints the commands.")

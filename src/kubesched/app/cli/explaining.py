@@ -12,6 +12,7 @@ import msgspec
 from kubesched.api import selectors
 from kubesched.api.core_v1 import Pod
 from kubesched.app.cli import explain_tables
+from kubesched.app.cli.parsing import did_you_mean
 from kubesched.app.cli.records import write_record
 from kubesched.app.cli.sources import (
     check_state_source,
@@ -69,7 +70,11 @@ def _list_attempts(args: argparse.Namespace) -> int:
     listed = from_recording(RecordingReader.of_folder(args.recording))
     if args.name:
         pod = args.name if "/" in args.name else f"{args.namespace}/{args.name}"
+        known = sorted({attempt.pod for attempt in listed})
         listed = [attempt for attempt in listed if attempt.pod == pod]
+        if not listed:
+            hint = did_you_mean(pod, known)
+            raise KubeschedError(f"{args.recording}: no attempt of pod {pod}{hint}")
     if args.output == "table":
         explain_tables.print_attempts(listed)
     else:

@@ -67,7 +67,7 @@ def did_you_mean(word: str, known: Sequence[str]) -> str:
     from difflib import get_close_matches
 
     by_name = {name.lstrip("-"): name for name in known}
-    close = get_close_matches(word.lstrip("-"), by_name, n=1)
+    close = get_close_matches(word.lstrip("-"), by_name, n=1, cutoff=0.55)  # --fiks for --fix
     return f'; did you mean "{by_name[close[0]]}"?' if close else ""
 
 

@@ -64,7 +64,8 @@ def load_state(args: argparse.Namespace) -> ClusterState:
         state = load_dumps(args.from_)
     else:
         state = _live(args.kubeconfig, args.context)
-    for note in state.notes:
+    holds = [state.describe()] if args.from_ or args.recording is not None else []
+    for note in (*holds, *state.notes):
         print(f"note: {note}", file=sys.stderr)
     return state
 

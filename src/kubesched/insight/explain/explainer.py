@@ -35,6 +35,7 @@ from kubesched.insight.explain.fixes.pod_edits import set_scheduler
 from kubesched.insight.explain.fixes.rehearsal import Copy, Rehearsals
 from kubesched.insight.explain.fixes.search import FixSearch
 from kubesched.insight.explain.judging import is_hopeless, reasons_of
+from kubesched.insight.explain.missing import missing_for
 from kubesched.insight.explain.model import (
     Condition,
     Explanation,
@@ -55,6 +56,7 @@ from kubesched.insight.explain.rows import chosen_of, node_rows
 from kubesched.insight.explain.selection import Selection, every_node
 from kubesched.insight.explain.summaries import summary_of
 from kubesched.insight.explain.volumes import volume_needs
+from kubesched.insight.state.cluster_state import ClusterState
 from kubesched.insight.state.memory import state_of_listers
 from kubesched.scheduler.algorithm import ScheduleResult
 from kubesched.scheduler.factory import Assembly
@@ -66,6 +68,7 @@ WITHOUT_LATER_PODS = (
     "the scores are of the cluster as it is now: "
     "pods that came or went since this one was placed count as they are now"
 )
+NO_FIXES = "no fixes were tried: what is missing may be all that is in the way"
 TIES = "nodes with equal totals are drawn by lot: which of them is taken is not known beforehand"
 
 
@@ -82,8 +85,11 @@ class Explainer:
         *,
         notes: Sequence[str] = (),
         copy: Copy | None = None,
+        state: ClusterState | None = None,
     ) -> None:
         """`notes` (limits of the answer) are added to every explanation.
+
+        `state` tells what its source does not hold.
 
         `copy` makes the clusters in which fixes are tried, with the scheduler's configuration.
         Without it only the filters are asked.
@@ -91,6 +97,7 @@ class Explainer:
         self.assembly = assembly
         self.notes = notes
         self._copy = copy
+        self.state = state or ClusterState("memory")
 
     def rehearsals(self, pod: Pod, listers: Listers | None) -> Rehearsals | None:
         """Trials of fixes in copies of the cluster, if it can be copied."""
@@ -188,6 +195,7 @@ class Explainer:
             profile=profile,
             verdict=Verdict.WAITING,
             summary=f"waiting: {waits.what}{by}.",
+            missing=None,
             message="",
             condition_reason="",
             condition=condition_of(pod),
@@ -302,6 +310,10 @@ class _Story:
         reasons = reasons_of(evaluation)
         matrix = node_rows(framework, evaluation, select(evaluation))
         _tell_of_devices(devices, reasons, matrix)
+        missing = None
+        if not self.node_name:
+            missing = missing_for(pod, self.explainer.state, evicts=preemption is not None)
+        first = f"{missing.text}. Without them: " if missing is not None else ""
         # Last, because trials change the table temporarily.
         fixes = self._fixes(evaluation, verdict) if fix else None
         return Explanation(
@@ -309,9 +321,11 @@ class _Story:
             uid=pod.metadata.uid,
             profile=framework.profile_name,
             verdict=verdict,
-            summary=summary_of(
+            summary=first
+            + summary_of(
                 verdict, counts, waits, chosen, preemption, self._of_group(verdict, counts)
             ),
+            missing=missing,
             message=decision.status.message if isinstance(decision, Failed) else "",
             condition_reason=_condition_reason(decision),
             condition=condition_of(pod),
@@ -353,6 +367,9 @@ class _Story:
 
     def _fixes(self, evaluation: Evaluation, verdict: Verdict) -> list[Fix]:
         if verdict not in (Verdict.NOT_NOW, Verdict.NEVER, Verdict.WAITING):
+            return []
+        if missing_for(self.pod, self.explainer.state, evicts=False) is not None:
+            self.notes.append(NO_FIXES)
             return []
         before = changes_for_entry(self.framework, self.pod)
         if before is None or (len(evaluation.feasible) and not before):

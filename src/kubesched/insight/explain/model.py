@@ -238,6 +238,15 @@ class VolumeNeed(_Record):
     """How the claim stands, in parts of a sentence."""
 
 
+class Missing(_Record):
+    """Kinds that the answer depends on and that the source of the objects does not hold."""
+
+    resources: list[str]
+    text: str
+    command: str
+    """Writes them, or a whole dump, into a file for `--from`."""
+
+
 class Condition(_Record):
     """The PodScheduled condition as it is stored now."""
 
@@ -256,7 +265,8 @@ class Explanation(_Record):
     """The profile that was evaluated; empty if the pod has none."""
     verdict: Verdict
     summary: str
-    """The verdict in a sentence."""
+    """The verdict in a sentence, after what is missing."""
+    missing: Missing | None
     message: str
     """The PodScheduled message, byte for byte as the scheduler writes it; empty if none."""
     condition_reason: str

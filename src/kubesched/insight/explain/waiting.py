@@ -51,6 +51,7 @@ _NOUNS: Final = {
     "UnscheduledPod": "pending pod",
     "PersistentVolumeClaim": "volume claim",
     "PersistentVolume": "volume",
+    "CSIStorageCapacity": "storage capacity",
 }
 _VERBS: Final = {"Add": "is created", "Delete": "is deleted"}
 _SINGLE_ACTIONS: Final = [action for action in Action if action.bit_count() == 1]

@@ -37,6 +37,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rena
     made_at: str = ""
     source: str = ""
     resource_versions: dict[str, str] = {}
+    missing: list[str] = []
     notes: list[str] = []
     finished_pods: int = 0
 
@@ -62,6 +63,7 @@ def read_header(raw: Any, state: ClusterState) -> None:  # noqa: ANN401  # any b
             f"kubesched {__version__} reads {API_GROUP}/v{VERSION} and older"
         )
     state.resource_versions.update(header.resource_versions)
+    state.missing = {one: "" for one in state.missing if one in header.missing}
     state.notes += header.notes
     state.finished_count += header.finished_pods
     made = f"snapshot of {header.source}" if header.source else "snapshot"
@@ -76,6 +78,7 @@ def write_archive(state: ClusterState, file: BinaryIO, *, now: float) -> None:
         made_at=format_time(now),
         source=state.source,
         resource_versions=state.resource_versions,
+        missing=list(state.missing),
         notes=state.notes,
         finished_pods=state.finished_count,
     )

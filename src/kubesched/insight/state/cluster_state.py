@@ -86,6 +86,10 @@ class ClusterState:
         """Readable origin of the objects."""
         self.resource_versions: dict[str, str] = {}
         """Revision of each resource's list, if the source has it: `pods` -> `4711`."""
+        self.missing: dict[str, str] = {}
+        """Resources that the source may have and the state has not, and why: forbidden, if known.
+
+        Dumps do not tell kinds without objects from kinds that were not asked for."""
         self.notes: list[str] = []
         """Limits of the state: missing kinds, lists with different revisions."""
         self.skipped: Counter[str] = Counter()
@@ -154,6 +158,7 @@ class ClusterState:
         """An independent state over the same (frozen) records."""
         other = ClusterState(self.source)
         other.resource_versions = dict(self.resource_versions)
+        other.missing = dict(self.missing)
         other.notes = list(self.notes)
         other.skipped = Counter(self.skipped)
         other.finished_count = self.finished_count

@@ -184,6 +184,7 @@ class DocumentReader:
             return  # kubectl's own Lists have no revision
         if kind is not None and metadata.resource_version:
             self._state.resource_versions[kind.resource] = metadata.resource_version
+            self._state.missing.pop(kind.resource, None)
 
     def _json_object(
         self,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from kubesched.client.informers.sharing import Sharing
-from kubesched.insight.state.cluster_state import ClusterState
+from kubesched.insight.state.cluster_state import KINDS, ClusterState
 from kubesched.insight.state.collector import collector_paused
 from kubesched.insight.state.documents import DocumentReader
 from kubesched.insight.state.problems import Problem, StateError
@@ -30,6 +30,7 @@ def load_dumps(paths: Sequence[str]) -> ClusterState:
         StateError: a file is missing, unreadable or malformed; names every malformed object.
     """
     state = ClusterState(", ".join("standard input" if path == STDIN else path for path in paths))
+    state.missing = {kind.resource: "" for kind in KINDS}  # until it is found
     problems: list[Problem] = []
     sharing = Sharing()
     with collector_paused(lambda: len(state)):
@@ -37,6 +38,9 @@ def load_dumps(paths: Sequence[str]) -> ClusterState:
             _load(path, state, problems, sharing)
     if problems:
         raise StateError(problems)
+    for kind in KINDS:
+        if state.count(kind.record):
+            state.missing.pop(kind.resource, None)
     if state.skipped:
         listed = ", ".join(f"{count} {kind}" for kind, count in sorted(state.skipped.items()))
         state.notes.append(f"skipped objects that scheduling does not read: {listed}")

@@ -109,6 +109,7 @@ class _Listing:
         except Forbidden as error:
             if kind.record in _INDISPENSABLE:
                 raise StateError(f"{self.state.source}: {error}") from None
+            self.state.missing[kind.resource] = str(error)
             self.state.notes.append(f"{kind.resource} are missing: {error}")
             return
         self._revision = self._revision or revision

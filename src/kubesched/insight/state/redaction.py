@@ -15,6 +15,7 @@ from kubesched.insight.state.fields import ANNOTATIONS_READ, DROPPED
 def redacted_state(state: ClusterState) -> ClusterState:
     """A state of redacted objects."""
     redacted = ClusterState(state.source)
+    redacted.missing = dict(state.missing)
     redacted.notes = list(state.notes)
     redacted.resource_versions = dict(state.resource_versions)
     redacted.finished_count = state.finished_count

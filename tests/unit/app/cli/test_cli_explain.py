@@ -157,6 +157,7 @@ def test_notes_are_printed_once(dump, tmp_path, capsys):
     ("words", "sentence"),
     [
         (["pod", "ok", "--fixx"], 'error: unknown option --fixx; did you mean "--fix"?'),
+        (["pod", "ok", "--fiks"], 'error: unknown option --fiks; did you mean "--fix"?'),
         (["pod", "ok", "--nmespace=x"], 'unknown option --nmespace; did you mean "--namespace"?'),
         (["pod", "ok", "--zzz"], "error: unknown option --zzz\n"),
         (["podz"], "unknown: 'podz'; did you mean \"pod\"? (one of pod, pods, workload,"),

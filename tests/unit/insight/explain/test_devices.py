@@ -196,6 +196,7 @@ def test_events_are_told_in_words():
     assert not any("/" in words for waker in found.woken_by for words in waker.words)
     assert in_words("resource.k8s.io/ResourceSlice/Update") == "a resource slice changes"
     assert in_words("queues.v1.example.com/Add") == "a queues is created"
+    assert in_words("storage.k8s.io/CSIStorageCapacity/Add") == "a storage capacity is created"
 
 
 # -- agreement with the allocator ------------------------------------------------------------------------------

@@ -17,14 +17,17 @@ from kubesched.api.policy_v1 import PodDisruptionBudget
 from kubesched.config.load import load
 from kubesched.framework import FilterPlugin, PreEnqueuePlugin, Verdicts, unschedulable
 from kubesched.insight.explain.evaluation import evaluate
+from kubesched.insight.explain.fixes import pod_edits
 from kubesched.insight.explain.fixes.changes import (
     NodeAddition,
     NodeEdit,
+    ObjectChange,
     PluginExclusion,
     PodDeletion,
     PodEdit,
     edited,
 )
+from kubesched.insight.explain.fixes.commands import commands_for
 from kubesched.insight.explain.fixes.entry import changes_for_entry
 from kubesched.insight.explain.fixes.search import FixSearch, Proposal
 from kubesched.insight.explain.model import Verdict
@@ -319,6 +322,25 @@ def test_commands_for_a_pod_without_owner():
         ["disruption budgets allow it"],
     )
     assert found["AddNode"] == ([], [])
+
+
+def test_a_deployment_is_found_without_its_replica_sets():
+    pod = owned(make_pod("a").label("pod-template-hash", "7d9c"), "ReplicaSet", "web-7d9c")
+    (command,), effects = commands(pod, node("n").taint("gpu"))["AddToleration"]
+    assert command.startswith("kubectl patch deployment web -n default ")
+    assert effects == ["changes every pod of deployment/web"]
+
+
+def test_a_pod_is_deleted_once():
+    """A claim made anew needs a new pod, and so does an edit of the template: one deletion does."""
+    pod = owned(make_pod("a"), "StatefulSet", "db").build()
+    again = "kubectl delete pod a -n default"
+    claim = ObjectChange("FewerDevices", "", 1.0, "", commands=("kubectl replace claim", again))
+    gpu = make_node("n").taint("gpu").build().spec.taints[0]
+    first, second, third = commands_for(pod, [claim, pod_edits.add_toleration(pod, gpu)], None)
+    assert (first, third) == ("kubectl replace claim", "kubectl delete pod -n default a")
+    assert second.startswith("kubectl patch statefulset db ")
+    assert commands_for(pod, [claim], None)[-1] == again
 
 
 def test_the_template_of_the_owner_is_patched():

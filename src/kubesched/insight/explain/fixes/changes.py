@@ -145,8 +145,7 @@ class PodDeletion(ChangeBase):
 
     @property
     def command(self) -> str:
-        meta = self.pod.metadata
-        return f"kubectl delete pod {shlex.quote(meta.name)} -n {shlex.quote(meta.namespace)}"
+        return delete_command("pod", self.pod.metadata.namespace, self.pod.metadata.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +170,22 @@ class ObjectChange(ChangeBase):
     """Placed pods that are deleted with it."""
     commands: tuple[str, ...] = ()
     effects: tuple[str, ...] = ()
+
+
+def delete_command(kind: str, namespace: str, name: str) -> str:
+    return f"kubectl delete {kind} {shlex.quote(name)} -n {shlex.quote(namespace)}"
+
+
+def replace_command(kind: str, namespace: str, name: str, *operations: Operation) -> str:
+    """Deletes an object and creates it again as edited, for kinds that cannot be changed."""
+    patch = quoted_patch(operations)
+    edit = f"kubectl patch --local -f - --type=json -p {patch} -o json | " if operations else ""
+    get = f"kubectl get {kind} {shlex.quote(name)} -n {shlex.quote(namespace)} -o json"
+    return f"{get} | {edit}kubectl replace --force -f -"
+
+
+def quoted_patch(operations: Sequence[Operation]) -> str:
+    return shlex.quote(json.dumps(operations, separators=(",", ":")))
 
 
 AnyChange = PodEdit | NodeEdit | PodDeletion | NodeAddition | PluginExclusion | ObjectChange

@@ -24,7 +24,14 @@ from kubesched.framework.runtime import Framework
 from kubesched.insight.explain.device_trials import DeviceTrials, requests_of
 from kubesched.insight.explain.devices import claims_on, holders_of, pods_of
 from kubesched.insight.explain.evaluation import Evaluation
-from kubesched.insight.explain.fixes.changes import AnyChange, ObjectChange, Operation, pod_edit
+from kubesched.insight.explain.fixes.changes import (
+    AnyChange,
+    ObjectChange,
+    Operation,
+    delete_command,
+    pod_edit,
+    replace_command,
+)
 from kubesched.insight.explain.volumes import OF_VOLUMES, nearest
 from kubesched.playground.registry.patching.json_patch import apply_json_patch
 from kubesched.plugins.dynamic_resources.manager import manager_of
@@ -108,7 +115,7 @@ class ClaimChanges:
                 template = entry.resource_claim_template_name
                 nested = {**operation, "path": f"/spec{operation['path']}"}
                 yield replace_command("resourceclaimtemplate", pod.namespace, template, nested)
-                restart = replace_command if pod.controller() is None else _delete
+                restart = replace_command if pod.controller() is None else delete_command
                 yield restart("pod", pod.namespace, pod.name)
                 return
         yield replace_command("resourceclaim", pod.namespace, name, operation)
@@ -194,29 +201,20 @@ def _release(claims: Sequence[ResourceClaim], listers: Listers) -> ObjectChange:
         deleted=tuple(gone),
         leaving=tuple(pod for pod in pods if pod.spec.node_name),
         commands=(
-            *(_delete("pod", *key.split("/")) for key in users),
-            *(_delete("resourceclaim", c.metadata.namespace, c.metadata.name) for c in unused),
+            *(delete_command("pod", *key.split("/")) for key in users),
+            *(
+                delete_command("resourceclaim", c.metadata.namespace, c.metadata.name)
+                for c in unused
+            ),
         ),
         effects=tuple(effects),
     )
-
-
-def _delete(kind: str, namespace: str, name: str) -> str:
-    return f"kubectl delete {kind} {shlex.quote(name)} -n {namespace}"
 
 
 def _anew(claim: Any) -> Any:  # noqa: ANN401  # of either kind
     """The claim as another object of the same name."""
     meta = structs.replace(claim.metadata, uid=f"{claim.metadata.uid}/new", resource_version="")
     return structs.replace(claim, metadata=meta)
-
-
-def replace_command(kind: str, namespace: str, name: str, *operations: Operation) -> str:
-    """Deletes an object and creates it again as edited, for kinds that cannot be changed."""
-    patch = shlex.quote(json.dumps(operations, separators=(",", ":")))
-    edit = f"kubectl patch --local -f - --type=json -p {patch} -o json | " if operations else ""
-    get = f"kubectl get {kind} {shlex.quote(name)} -n {namespace} -o json"
-    return f"{get} | {edit}kubectl replace --force -f -"
 
 
 # -- volumes ---------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Sequence
 from typing import TypeGuard
@@ -19,7 +18,10 @@ from kubesched.insight.explain.fixes.changes import (
     Operation,
     PodDeletion,
     PodEdit,
+    delete_command,
     patch_of,
+    quoted_patch,
+    replace_command,
 )
 
 _WITH_TEMPLATE = frozenset(
@@ -39,8 +41,10 @@ def commands_for(pod: Pod, changes: Sequence[AnyChange], listers: Listers | None
     for change in changes:
         if isinstance(change, ObjectChange):
             others += change.commands
-    if edits:
-        others += _edit_commands(pod, edits, listers)
+    if edits and (made := _edit_commands(pod, edits, listers)):
+        # A new claim's command deletes the pod, and so do these.
+        again = delete_command("pod", pod.metadata.namespace, pod.metadata.name)
+        others = [command for command in others if command != again] + made
     if gates:
         others.append(_patch_command(pod, patch_of(gates)))
     return others
@@ -60,27 +64,20 @@ def _edit_commands(pod: Pod, edits: Sequence[PodEdit], listers: Listers | None) 
             return []  # of a kind whose template is not known
         if all(edit.is_allowed_in_place for edit in edits):
             return [_patch_command(pod, operations)]
-        return [_recreate_command("pod", pod.metadata.name, namespace, operations)]
+        return [replace_command("pod", pod.metadata.namespace, pod.metadata.name, *operations)]
     kind, name = owner
     prefixed = [
         {**operation, "path": f"/spec/template{operation['path']}"} for operation in operations
     ]
     if kind == "Job":
-        return [_recreate_command("job", name, namespace, [*prefixed, *_without_job_labels(pod)])]
+        edits_of_job = [*prefixed, *_without_job_labels(pod)]
+        return [replace_command("job", pod.metadata.namespace, name, *edits_of_job)]
     patch = (
         f"kubectl patch {kind.lower()} {shlex.quote(name)} -n {namespace} --type=json "
-        f"-p {_quoted(prefixed)}"
+        f"-p {quoted_patch(prefixed)}"
     )
     pending = " ".join(map(shlex.quote, _pending(pod, listers)))
     return [patch, *([f"kubectl delete pod -n {namespace} {pending}"] * (kind in _KEEPS_PODS))]
-
-
-def _recreate_command(kind: str, name: str, namespace: str, operations: Sequence[Operation]) -> str:
-    return (
-        f"kubectl get {kind} {shlex.quote(name)} -n {namespace} -o json | "
-        f"kubectl patch --local -f - --type=json -p {_quoted(operations)} -o json | "
-        "kubectl replace --force -f -"
-    )
 
 
 def _without_job_labels(pod: Pod) -> list[Operation]:
@@ -109,7 +106,7 @@ def _pending(pod: Pod, listers: Listers | None) -> list[str]:
 
 def _patch_command(pod: Pod, operations: Sequence[Operation]) -> str:
     name, namespace = shlex.quote(pod.metadata.name), shlex.quote(pod.metadata.namespace)
-    return f"kubectl patch pod {name} -n {namespace} --type=json -p {_quoted(operations)}"
+    return f"kubectl patch pod {name} -n {namespace} --type=json -p {quoted_patch(operations)}"
 
 
 def template_owner(pod: Pod, listers: Listers | None) -> tuple[str, str] | None:
@@ -122,10 +119,9 @@ def template_owner(pod: Pod, listers: Listers | None) -> tuple[str, str] | None:
             pod.metadata.namespace, owner.name
         )
         above = replica_set.metadata.controller() if replica_set is not None else None
+        hashed = f"-{(pod.metadata.labels or {}).get('pod-template-hash')}"
+        if replica_set is None and owner.name.endswith(hashed):  # as Deployments name them
+            return "Deployment", owner.name.removesuffix(hashed)
         if above is not None and above.kind == "Deployment":
             return above.kind, above.name
     return owner.kind, owner.name
-
-
-def _quoted(operations: Sequence[Operation]) -> str:
-    return shlex.quote(json.dumps(operations, separators=(",", ":")))

@@ -309,11 +309,5 @@ class _Rehearsal:
             self._new.add(new.metadata.uid)
 
 
-def _deleted_by(change: AnyChange) -> Sequence[Pod]:
-    if isinstance(change, PodDeletion):
-        return [change.pod]
-    return change.leaving if isinstance(change, ObjectChange) else ()
-
-
 def _has_claims(pod: Pod) -> bool:
     return any(volume.persistent_volume_claim is not None for volume in pod.spec.volumes or ())
