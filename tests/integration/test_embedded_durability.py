@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import os
 import signal
 import sys
 from pathlib import Path
 
+import pytest
+
 from kubesched.base.errors import TransportError
 from kubesched.client.client_config import load_config
 from kubesched.client.pool import HttpTransport
 from kubesched.client.transport import HeaderBlock, Request
+from kubesched.playground.cluster import ClusterSettings, EmbeddedCluster
 
 SERVER = """
 import asyncio, sys
@@ -106,3 +110,21 @@ async def test_a_kubeconfig_outlives_the_server_it_was_made_for(tmp_path):
         line for line in new.splitlines() if "server:" not in line
     ]
     assert first.stat().st_mode & 0o777 == 0o600
+
+
+RELEASES = sorted((Path(__file__).parent / "data").glob("playground-*.db.gz"))
+"""Databases of `kubesched up --data-dir`, one of each release: three nodes, a Deployment of three."""
+
+
+@pytest.mark.parametrize("packed", RELEASES, ids=lambda path: path.name)
+async def test_a_cluster_of_an_earlier_release_goes_on(packed, tmp_path, kubectl):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "cluster.db").write_bytes(gzip.decompress(packed.read_bytes()))
+    settings = ClusterSettings(data_dir=tmp_path / "data", kubeconfig=tmp_path / "kubeconfig")
+    async with EmbeddedCluster(settings):
+        pods = (await kubectl("get", "pods", "-l", "app=web", "-o", "json")).json["items"]
+        assert [pod["status"]["phase"] for pod in pods] == ["Running"] * 3
+        kept = (await kubectl("get", "configmap", "kept", "-o", "json")).json
+        assert kept["data"] == {"a": "b"}
+        await kubectl("label", "configmap", "kept", "still=written")
+        await kubectl("scale", "deployment", "web", "--replicas=4")

@@ -120,7 +120,7 @@ class Cluster:
     async def pod(self, name, namespace="default"):
         return await self.admin.get(Pod, name, namespace)
 
-    async def bound(self, *names):
+    async def bound(self, *names, patience_s=PATIENCE_S):
         """Wait until the pods are bound; where to."""
 
         async def find():
@@ -128,7 +128,7 @@ class Cluster:
             nodes = [pod.spec.node_name for pod in pods]
             return nodes if all(nodes) else None
 
-        return await eventually(find)
+        return await eventually(find, patience_s)
 
     async def condition(self, name, kind="PodScheduled"):
         """Wait until the pod has a condition of that kind."""

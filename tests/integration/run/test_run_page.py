@@ -78,3 +78,30 @@ async def test_without_the_flag_there_is_no_page(cluster, run, admin):
     scheduler = await run(*delegating(cluster))
     await scheduler.says('"Successfully acquired lease"')
     assert (await get(scheduler, "/debug/page/", certificate=admin))[0] == 404
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cluster", ["embedded"], indirect=True)
+async def test_streams_that_are_not_read_keep_none_from_being_scheduled(cluster, run, admin):
+    """200 browsers ask for events and stop reading; the pods after that are placed and probes answered."""
+    await cluster.add_node("n1", cpu="64")
+    scheduler = await run(*delegating(cluster), "--page")
+    await cluster.add_pod("before")
+    await cluster.bound("before")
+    streams, statuses = [], []
+    for _ in range(200):
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", scheduler.port, ssl=context(admin), limit=1
+        )
+        writer.write(b"GET /debug/page/api/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        statuses.append((await reader.readexactly(12))[-3:])
+        streams.append(writer)
+    names = [f"p{number}" for number in range(100)]
+    for name in names:
+        await cluster.add_pod(name, cpu="10m")
+    assert await cluster.bound(*names) == ["n1"] * len(names)
+    assert (await get(scheduler, "/livez"))[0] == 200
+    assert sorted(set(statuses)) == [b"200", b"503"], statuses
+    for writer in streams:
+        writer.transport.abort()
+    assert scheduler.process.returncode is None

@@ -86,6 +86,9 @@ class ReflectorSettings:
     """A watch that is quiet for this long after its start is compared with the server's state."""
     check_s: float = 60.0
     """Pause between further comparisons while the watch stays quiet."""
+    silence_s: float = 75.0
+    """A watch that brought not even a bookmark for this long is replaced. Servers send one each
+    minute, and a proxy that lost its other side looks like a quiet server."""
 
 
 class ListerWatcher(Protocol[T]):
@@ -503,7 +506,7 @@ class Reflector(Generic[T]):
             batch = []
 
     async def _check_while_quiet(self) -> None:
-        """Runs beside a watch until cancelled.
+        """Runs beside a watch until cancelled; returns if the watch is to be replaced.
 
         Raises:
             ClusterRestored: the server has another history.
@@ -525,6 +528,11 @@ class Reflector(Generic[T]):
                 log.info("Cannot compare with the server's state", v=2, type=self.name, err=error)
                 continue
             if is_current or self._taken != taken_before:
+                # Objects that are new to the server show only in a watch.
+                silent_s = self._clock.monotonic() - max(self._opened_at, self._batch_at)
+                if silent_s >= self._settings.silence_s:
+                    log.info("Watch is silent, replacing it", v=2, type=self.name, after=silent_s)
+                    return
                 self._confirm()
             elif self._unproven is not None:
                 raise Gone("the server did not repeat the newest known change, and has another one")

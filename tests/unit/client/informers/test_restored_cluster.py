@@ -576,6 +576,18 @@ async def test_watch_that_stays_behind_is_opened_again(shared, story, make_clock
 
 
 @virtual
+async def test_watch_without_a_sign_of_life_is_opened_again(shared, story, make_clock):
+    """A proxy that lost the server swallows what is new; no object that is known has changed."""
+    async with following(shared, story, make_clock):
+        for stream in shared.streams:
+            stream.send = lambda _data: None
+        shared.create("new")
+        await asyncio.sleep(SETTINGS.silence_s + SETTINGS.check_s + 2)
+        assert story.known == shared.pods
+        assert lists(shared) == 1
+
+
+@virtual
 async def test_busy_watch_is_not_checked(collection, story, make_clock):
     collection.create("a")
     async with following(collection, story, make_clock):
@@ -590,7 +602,9 @@ async def test_busy_watch_is_not_checked(collection, story, make_clock):
 async def test_quiet_watch_stays_open_while_revisions_agree(collection, story, make_clock):
     collection.create("a")
     async with following(collection, story, make_clock) as informer:
-        await asyncio.sleep(3600)
+        for _ in range(60):
+            await asyncio.sleep(60)
+            collection.send_bookmarks()
         assert [what for what, _ in collection.requests if what != "read"] == ["stream"]
         assert informer.unconfirmed_s() <= SETTINGS.check_s
         assert story.calls == [("add", "a")]
