@@ -18,7 +18,7 @@ from kubesched_plugins.golden.trimaran import (
 )
 from kubesched_plugins.trimaran.beta import fitted, regularized_incomplete
 from kubesched_plugins.trimaran.metrics import Metric, Snapshot
-from kubesched_plugins.trimaran.resource_stats import limits_of, rounded
+from kubesched_plugins.trimaran.resource_stats import limits_of, requests_of, rounded
 
 WATCHER = {"watcherAddress": "http://watcher"}
 NOW = 1_700_000_000
@@ -147,7 +147,7 @@ def test_arguments_are_those_of_the_original() -> None:
 
 def test_limits_are_at_least_the_requests() -> None:
     pod = wanting("p", "2", limit="1", memory="1Gi")
-    assert limits_of(pod) == (2000, 2**30)
+    assert limits_of(pod, requests_of(pod)) == (2000, 2**30)
 
 
 @pytest.mark.parametrize(

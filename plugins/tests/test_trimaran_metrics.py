@@ -13,7 +13,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from kubesched.framework.api import Node
-from kubesched.testing import make_node
+from kubesched.testing import Cluster, make_node
+from kubesched_plugins.golden.clusters import config_of
+from kubesched_plugins.golden.trimaran import TargetLoadPacking
 from kubesched_plugins.trimaran.args import MetricProvider, TrimaranArgs
 from kubesched_plugins.trimaran.metrics import (
     STALE_AFTER_S,
@@ -23,6 +25,7 @@ from kubesched_plugins.trimaran.metrics import (
     from_load_watcher,
     from_metrics_server,
     from_prometheus,
+    report_of,
 )
 
 
@@ -149,6 +152,42 @@ def test_failures_are_logged_once_and_old_metrics_expire(caplog: pytest.LogCaptu
     collector.refresh()
     assert collector.of(node) == [Metric("CPU", "AVG", 50.0)]
     assert "available again" in caplog.text
+
+
+def test_nodes_whose_load_is_unknown_are_counted() -> None:
+    now, nodes, fails = [100.0], {"n1": [Metric("CPU", "AVG", 50.0)], "n2": None}, [False]
+
+    def fetch() -> Snapshot:
+        if fails[0]:
+            raise TimeoutError("timed out")
+        return Snapshot(dict(nodes), 1000)
+
+    config = config_of({"TargetLoadPacking": {"watcherAddress": "http://watcher"}})
+    there = [make_node(f"n{number}").build() for number in (1, 2, 3)]
+    with Cluster(there, config, plugins=[TargetLoadPacking]) as cluster:
+        handle = cluster.assembly.frameworks["default-scheduler"].handle
+        report = report_of(handle, TargetLoadPacking.name)
+        assert report_of(handle, TargetLoadPacking.name), "an instance in another profile"
+        collector = Collector(
+            TrimaranArgs(), metrics_of, fetch=fetch, monotonic=lambda: now[0], report=report
+        )
+
+        def unknown() -> str:
+            collector.refresh()
+            labels = '{profile="default-scheduler",plugin="TargetLoadPacking"}'
+            start = f"kubesched_nodes_without_load_metrics{labels} "
+            (line,) = [line for line in cluster.metrics.text().splitlines() if start in line]
+            return line.removeprefix(start)
+
+        assert unknown() == "2"
+        nodes |= {"n2": [], "n3": [Metric("CPU", "AVG", 5.0)]}
+        assert unknown() == "1", "an entry without measurements says nothing"
+        fails[0], now[0] = True, now[0] + STALE_AFTER_S
+        assert unknown() == "1", "the last metrics are good enough"
+        now[0] += 1
+        assert unknown() == "3"
+        fails[0] = False
+        assert unknown() == "1"
 
 
 def test_the_first_pods_have_metrics() -> None:

@@ -35,6 +35,7 @@ RULES = Path(__file__).parents[3] / "deploy" / "manifests" / "prometheusrule.yam
 MINUTES = 60
 DOWNLOAD_TIMEOUT_S = 120
 LEASE = "kube-scheduler"
+WITHOUT_LOAD = "kubesched_nodes_without_load_metrics"
 STALLED = "kubesched_scheduling_loop_stalled_seconds_total"
 
 
@@ -62,6 +63,7 @@ class Replica:
         LoopWatchdog(loop, self.registry, self.clock)
         loop.close()
         (self.stalled,) = (f for f in self.registry.families() if f.name == STALLED)
+        self.without_load = self.metrics.gauge(WITHOUT_LOAD, "", labels=("profile", "plugin"))
         self.metrics.pending_pods.labels("active").set(1)
 
     def minute(self):
@@ -107,6 +109,10 @@ def loop_blocked(replica: Replica, minute: int) -> None:
     replica.stalled.labels("Mine", "Filter").inc(0.0 if minute < 10 else 20.0)
 
 
+def load_unknown(replica: Replica, minute: int) -> None:
+    replica.without_load.labels("default-scheduler", "Mine").set(0 if minute < 10 else 3)
+
+
 def events_dropped(replica: Replica, minute: int) -> None:
     replica.lost[events.QUEUE_FULL] = max(0, minute - 10) * 5
 
@@ -119,6 +125,7 @@ STORIES = {
     "KubeschedPluginErrors": (plugin_errors, {"plugin": "Mine", "extension_point": "Filter"}),
     "KubeschedInformerBlind": (informer_blind, {"resource": "pods"}),
     "KubeschedLoopBlocked": (loop_blocked, {"plugin": "Mine", "extension_point": "Filter"}),
+    "KubeschedLoadUnknown": (load_unknown, {"profile": "default-scheduler", "plugin": "Mine"}),
     "KubeschedEventsDropped": (events_dropped, {"reason": events.QUEUE_FULL}),
 }
 """What happens, and which labels the alert tells of it."""

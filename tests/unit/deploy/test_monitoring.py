@@ -45,7 +45,8 @@ def families():
 
     async def register():
         registry, clock = MetricsRegistry(), ManualClock()
-        SchedulerMetrics(registry)
+        of_trimaran = "kubesched_nodes_without_load_metrics"
+        SchedulerMetrics(registry).gauge(of_trimaran, "", labels=("profile", "plugin"))
         ClientMetrics(registry, clock)
         ElectionMetrics(registry)
         register_common(registry, DEFAULT_GATES)

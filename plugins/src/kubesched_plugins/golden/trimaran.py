@@ -35,10 +35,9 @@ class RecordedCollector(Collector[Any]):
         self,
         args: trimaran.args.TrimaranArgs,
         derive: Callable[[Node, Sequence[Metric] | None], Any],
-        *,
-        runs: bool = False,
+        **_about_fetching: object,
     ) -> None:
-        super().__init__(args, derive, runs=False)
+        super().__init__(args, derive)
 
 
 class TargetLoadPacking(trimaran.TargetLoadPacking):

@@ -27,7 +27,6 @@ from kubesched_plugins.node_resource_topology.topology import (
     Config,
     NodeResourceTopology,
     Topology,
-    effective_requests,
     exclusive_containers,
     topology_of,
 )
@@ -83,7 +82,7 @@ class Topologies:
     def _gone(self, node_name: str) -> None:
         self._shown.pop(node_name, None)
 
-    def reserve(self, node_name: str, pod: Pod) -> None:
+    def reserve(self, node_name: str, pod: Pod, amounts: Amounts) -> None:
         """A pod is on its way to the node."""
 
     def unreserve(self, node_name: str, pod: Pod) -> None:
@@ -105,7 +104,7 @@ class DiscardReserved(Topologies):
     def of(self, node_name: str) -> Topology | None:
         return INVALID if self._reserved.get(node_name) else self._shown.get(node_name)
 
-    def reserve(self, node_name: str, pod: Pod) -> None:
+    def reserve(self, node_name: str, pod: Pod, amounts: Amounts) -> None:
         self._reserved.setdefault(node_name, set()).add(pod.metadata.uid)
 
     def unreserve(self, node_name: str, pod: Pod) -> None:
@@ -155,13 +154,19 @@ class OverReserve(Topologies):
             return shown
         effective = self._effective.get(node_name)
         if effective is None:
-            effective = self._effective[node_name] = shown.without(reserved.values())
+            effective = shown
+            for amounts in reserved.values():
+                effective = effective.without(amounts)
+            self._effective[node_name] = effective
         return effective
 
-    def reserve(self, node_name: str, pod: Pod) -> None:
+    def reserve(self, node_name: str, pod: Pod, amounts: Amounts) -> None:
         if node_name in self._shown:
-            self._reserved.setdefault(node_name, {})[_key(pod)] = effective_requests(pod)
-            self._effective.pop(node_name, None)
+            reserved, key = self._reserved.setdefault(node_name, {}), _key(pod)
+            effective = self._effective.pop(node_name, None)
+            if effective is not None and key not in reserved:
+                self._effective[node_name] = effective.without(amounts)
+            reserved[key] = amounts
 
     def unreserve(self, node_name: str, pod: Pod) -> None:
         if self._reserved.get(node_name, {}).pop(_key(pod), None) is not None:

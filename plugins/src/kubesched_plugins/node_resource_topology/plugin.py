@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -85,22 +86,24 @@ class NodeResourceTopologyMatch(
         demand = self._demand(state, pod)
         if not demand.is_concerned:
             return None
-        zones_of, table = self.topologies.of, nodes.table
-        codes = []
-        for row in nodes.row_indices().tolist():
-            topology, node = zones_of(table.names[row]), table.nodes[row]
-            if topology is None or node is None:
-                codes.append(0)
-            elif topology is INVALID:
-                codes.append(_INVALID_CODE)
-            elif topology.is_single_numa_node:
-                codes.append(_CODE_OF[why_not(demand, topology, node)])
-            else:
-                codes.append(0)
+        codes = [self._code(demand, row) for row in nodes.row_indices().tolist()]
         return Verdicts.numbered(np.array(codes, dtype=np.int8), _STATUSES) if any(codes) else None
 
+    def _code(self, demand: Demand, row: int) -> int:
+        table = self.handle.table
+        topology, node = self.topologies.of(table.names[row]), table.nodes[row]
+        if topology is INVALID:
+            return _INVALID_CODE
+        if topology is None or node is None or not topology.is_single_numa_node:
+            return 0
+        return _CODE_OF[why_not(demand, topology, node)]
+
     def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
-        return Rule(self.topologies.scope)
+        demand = self._demand(state, pod)
+        return Rule(
+            self.topologies.scope,
+            at=lambda row: not (demand.is_concerned and self._code(demand, row)),
+        )
 
     def score_nodes(
         self, state: CycleState, pod: Pod, nodes: NodeColumns
@@ -108,22 +111,22 @@ class NodeResourceTopologyMatch(
         demand = self._demand(state, pod)
         if demand.qos != "Guaranteed":
             return MAX_NODE_SCORE
-        strategy, weights = self.args.scoring_strategy.type, self._weights
-        zones_of, names = self.topologies.of, nodes.table.names
-        scores = []
-        for row in nodes.row_indices().tolist():
-            topology = zones_of(names[row])
-            if topology is None or topology is INVALID:
-                scores.append(0)
-            else:
-                scores.append(score_of(demand, topology, strategy, weights))
+        scores = [self._score(demand, row) for row in nodes.row_indices().tolist()]
         return np.array(scores, dtype=np.int64)
 
+    def _score(self, demand: Demand, row: int) -> int:
+        if demand.qos != "Guaranteed":
+            return MAX_NODE_SCORE
+        topology = self.topologies.of(self.handle.table.names[row])
+        if topology is None or topology is INVALID:
+            return 0
+        return score_of(demand, topology, self.args.scoring_strategy.type, self._weights)
+
     def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
-        return Rule(self.topologies.scope)
+        return Rule(self.topologies.scope, at=partial(self._score, self._demand(state, pod)))
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        self.topologies.reserve(node_name, pod)
+        self.topologies.reserve(node_name, pod, self._demand(state, pod).pod_requests)
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         self.topologies.unreserve(node_name, pod)

@@ -6,7 +6,7 @@ Amounts are integers in units of 10⁻⁹, in which quantities are exact.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -100,7 +100,7 @@ class Topology:
     """The NUMA zones of a node, in the order of the object."""
 
     config: Config
-    zones: tuple[Zone, ...] = ()
+    zones: Sequence[Zone] = ()
     fingerprint: str = ""
     """Of the pods that the amounts take account of; empty if it is not told."""
     counts_exclusive_only: bool = False
@@ -108,23 +108,15 @@ class Topology:
     problems: tuple[str, ...] = ()
     is_single_numa_node: bool = False
 
-    def without(self, taken: Iterable[Amounts]) -> Topology:
-        """With some amounts less in every zone: which zone they come from is not known."""
-        total: dict[str, int] = {}
-        for amounts in taken:
-            for name, amount in amounts.items():
-                total[name] = total.get(name, 0) + amount
-        zones = tuple(
-            Zone(
-                zone.id,
-                {
-                    name: max(0, left - total[name]) if total.get(name) else left
-                    for name, left in zone.available.items()
-                },
-                zone.costs,
-            )
-            for zone in self.zones
-        )
+    def without(self, taken: Amounts) -> Topology:
+        """With so much less in every zone: which zone it comes from is not known."""
+        zones = []
+        for zone in self.zones:
+            left = dict(zone.available)
+            for name, amount in taken.items():
+                if amount and name in left:
+                    left[name] = max(0, left[name] - amount)
+            zones.append(Zone(zone.id, left, zone.costs))
         return replace(self, zones=zones)
 
 

@@ -55,17 +55,17 @@ def regularized_incomplete(x: float, a: float, b: float) -> float:
 def _fraction(x: float, a: float, b: float) -> float:
     """Lentz's method, two terms at a time."""
     c, d = 1.0, 1 - (a + b) * x / (a + 1)
-    d = 1 / (d if abs(d) > _TINY else _TINY)
+    d = 1 / (d or _TINY)
     h = d
     for m in range(1, _MAX_STEPS):
         to = a + 2 * m
         term = m * (b - m) * x / ((to - 1) * to)
         d, c = 1 + term * d, 1 + term / c
-        d, c = 1 / (d if abs(d) > _TINY else _TINY), (c if abs(c) > _TINY else _TINY)
+        d, c = 1 / (d or _TINY), c or _TINY
         h *= d * c
         term = -(a + m) * (a + b + m) * x / (to * (to + 1))
         d, c = 1 + term * d, 1 + term / c
-        d, c = 1 / (d if abs(d) > _TINY else _TINY), (c if abs(c) > _TINY else _TINY)
+        d, c = 1 / (d or _TINY), c or _TINY
         h *= d * c
         if abs(d * c - 1) < 1e-15:
             break

@@ -25,7 +25,7 @@ from kubesched.framework import (
 )
 from kubesched.framework.api import Node, Pod
 from kubesched_plugins.trimaran.args import TrimaranArgs
-from kubesched_plugins.trimaran.metrics import CPU, MEMORY, Collector, Metric
+from kubesched_plugins.trimaran.metrics import CPU, MEMORY, Collector, Metric, report_of
 from kubesched_plugins.trimaran.resource_stats import (
     MEGA,
     ResourceStats,
@@ -66,7 +66,9 @@ class LoadVariationRiskBalancing(ScorePlugin):
     def __init__(self, args: LoadVariationRiskBalancingArgs | None, handle: Handle) -> None:
         args = args or LoadVariationRiskBalancingArgs()
         super().__init__(args, handle)
-        self.collector = self.collector_type(args, self._loads_of, runs=handle.spawn is not None)
+        self.collector = self.collector_type(
+            args, self._loads_of, runs=handle.spawn is not None, report=report_of(handle, self.name)
+        )
 
     def close(self) -> None:
         self.collector.close()

@@ -31,7 +31,7 @@ from kubesched.framework import (
 from kubesched.framework.api import Node, Pod, PodSpec
 from kubesched_plugins.trimaran.args import TrimaranArgs
 from kubesched_plugins.trimaran.beta import Beta, fitted, max_variance
-from kubesched_plugins.trimaran.metrics import CPU, MEMORY, Collector, Metric
+from kubesched_plugins.trimaran.metrics import CPU, MEMORY, Collector, Metric, report_of
 from kubesched_plugins.trimaran.resource_stats import (
     MEGA,
     Demand,
@@ -78,7 +78,9 @@ class LowRiskOverCommitment(PreScorePlugin, ScorePlugin):
     def __init__(self, args: LowRiskOverCommitmentArgs | None, handle: Handle) -> None:
         args = args or LowRiskOverCommitmentArgs()
         super().__init__(args, handle)
-        self.collector = self.collector_type(args, self._load_of, runs=handle.spawn is not None)
+        self.collector = self.collector_type(
+            args, self._load_of, runs=handle.spawn is not None, report=report_of(handle, self.name)
+        )
         self._demands: dict[str, tuple[PodSpec, tuple[int, ...]]] = {}
         weights = args.risk_limit_weights or {}
         self._weights = [weights.get(name, DEFAULT_WEIGHT) for name in ("cpu", "memory")]
@@ -100,7 +102,8 @@ class LowRiskOverCommitment(PreScorePlugin, ScorePlugin):
         """Scores depend on the spec alone."""
 
     def _scorer(self, pod: Pod) -> Callable[[int], int]:
-        requests, limits, table = requests_of(pod), limits_of(pod), self.handle.table
+        requests, table = requests_of(pod), self.handle.table
+        limits = limits_of(pod, requests)
         if not (any(requests) or any(limits)):
             return lambda _row: 0
 
@@ -158,8 +161,8 @@ class LowRiskOverCommitment(PreScorePlugin, ScorePlugin):
         if known is None or known[0] is not spec:
             if len(self._demands) >= MAX_KNOWN:
                 self._demands.clear()
-            demands = (*requests_of(pod.pod), *limits_of(pod.pod))
-            known = self._demands[pod.uid] = spec, demands
+            requests = requests_of(pod.pod)
+            known = self._demands[pod.uid] = spec, (*requests, *limits_of(pod.pod, requests))
         return known[1]
 
 

@@ -22,6 +22,7 @@ from urllib.request import Request, urlopen
 
 import msgspec
 
+from kubesched.framework import Handle
 from kubesched.framework.api import Node, parse_quantity
 from kubesched_plugins.trimaran.args import PROMETHEUS, MetricProvider, TrimaranArgs
 
@@ -100,11 +101,14 @@ class Collector(Generic[T]):
         runs: bool = False,
         fetch: Fetch | None = None,
         monotonic: Callable[[], float] = time.monotonic,
+        report: Callable[[Snapshot], None] | None = None,
     ) -> None:
         """`derive` makes of a node and its metrics what scores are computed from.
 
         With `runs`, waits for the first fetch, as the first pods should not do without it.
+        `report` is told after every fetch which metrics are in use.
         """
+        self._report = report
         self._derive = derive
         self._derived: dict[str, tuple[Node, T]] = {}
         self._derived_from = NO_METRICS
@@ -169,12 +173,31 @@ class Collector(Generic[T]):
         elif problem is None and self._problem is not None:
             log.warning("Metrics are available again")
         self._problem = problem
+        if self._report is not None:
+            self._report(self.snapshot)
 
     def _run(self) -> None:
         while not self._is_over.is_set():
             self.refresh()
             self._has_tried.set()
             self._is_over.wait(INTERVAL_S)
+
+
+def report_of(handle: Handle, plugin: str) -> Callable[[Snapshot], None] | None:
+    """Shows on the metrics page how many nodes have no metrics, which scores do not tell."""
+    if handle.metrics is None:
+        return None
+    family = handle.metrics.gauge(
+        "kubesched_nodes_without_load_metrics",
+        "Nodes that a plugin cannot score by load: their metrics are missing or too old.",
+        labels=("profile", "plugin"),
+    )
+    gauge, rows = family.labels(handle.profile_name, plugin), handle.table.row_of
+
+    def report(snapshot: Snapshot) -> None:
+        gauge.set(sum(not snapshot.nodes.get(name) for name in list(rows)))
+
+    return report
 
 
 def source_of(args: TrimaranArgs) -> Fetch:

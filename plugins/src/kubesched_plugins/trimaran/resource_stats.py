@@ -56,10 +56,10 @@ def requests_of(pod: Pod) -> Demand:
     return _effective(pod, lambda container: demand_of(container.resources.requests))
 
 
-def limits_of(pod: Pod) -> Demand:
+def limits_of(pod: Pod, requests: Demand) -> Demand:
     """The same sum of limits, and at least the requests."""
     limits = _effective(pod, lambda container: demand_of(container.resources.limits))
-    return limits.at_least(requests_of(pod))
+    return limits.at_least(requests)
 
 
 def _effective(pod: Pod, demand: Callable[[Container], Demand]) -> Demand:

@@ -25,7 +25,7 @@ from kubesched.framework import (
 )
 from kubesched.framework.api import Container, Node, Pod, parse_quantity
 from kubesched_plugins.trimaran.args import TrimaranArgs
-from kubesched_plugins.trimaran.metrics import AVERAGE, CPU, LATEST, Collector, Metric
+from kubesched_plugins.trimaran.metrics import AVERAGE, CPU, LATEST, Collector, Metric, report_of
 from kubesched_plugins.trimaran.resource_stats import demand_of, rounded, scores_of
 
 REPORTING_INTERVAL_S: Final = 60
@@ -88,7 +88,9 @@ class TargetLoadPacking(ScorePlugin, ReservePlugin):
     def __init__(self, args: TargetLoadPackingArgs | None, handle: Handle) -> None:
         args = args or TargetLoadPackingArgs()
         super().__init__(args, handle)
-        self.collector = self.collector_type(args, load_of, runs=handle.spawn is not None)
+        self.collector = self.collector_type(
+            args, load_of, runs=handle.spawn is not None, report=report_of(handle, self.name)
+        )
         self._default_milli_cpu = demand_of(args.default_requests).milli_cpu
         self._multiplier = float(args.default_requests_multiplier)
         self._bound: dict[str, dict[str, BoundPod]] = {}

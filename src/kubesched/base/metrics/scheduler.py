@@ -10,6 +10,7 @@ client, the leader election and the process.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -69,6 +70,8 @@ class SchedulerMetrics:
 
     def __init__(self, registry: MetricsRegistry, gates: MetricGates | None = None) -> None:
         gates = gates or MetricGates()
+        self._registry = registry
+        self._of_plugins: dict[str, Family[Gauge]] = {}
         unlisted = MetricsRegistry()  # instruments of disabled features, not on the page
         self._has_entities = gates.entities
         entities = registry if gates.entities else unlisted
@@ -89,6 +92,12 @@ class SchedulerMetrics:
         self._pod_groups(registry if gates.generic_workload else unlisted)
         self._placements(registry if gates.topology_aware_workloads else unlisted)
         self._shadows(registry if gates.shadows else unlisted)
+
+    def gauge(self, name: str, help_text: str, *, labels: Sequence[str] = ()) -> Family[Gauge]:
+        """A plugin's own gauge: the same one for its instances in all profiles."""
+        if name not in self._of_plugins:
+            self._of_plugins[name] = self._registry.gauge(name, help_text, labels=labels)
+        return self._of_plugins[name]
 
     def _attempts(self, registry: MetricsRegistry) -> None:
         self.schedule_attempts_total: Family[Counter] = registry.counter(
