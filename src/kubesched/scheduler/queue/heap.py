@@ -121,26 +121,21 @@ class KeyedHeap(Generic[T]):
 
 
 class RankedByLess(Generic[T]):
-    """Makes a member comparable through a `less` function, for orders without a sort key.
+    """Makes a member comparable through a `less` function, for orders without a sort key."""
 
-    It is compared in tuples, which ask `==` first and then, of the same two, `<`.
-    """
-
-    __slots__ = ("_is_less", "less", "member")
+    __slots__ = ("less", "member")
 
     def __init__(self, less: Callable[[T, T], bool], member: T) -> None:
         self.less = less
         self.member = member
-        self._is_less = False
 
     def __lt__(self, other: RankedByLess[T]) -> bool:
-        return self._is_less
+        return self.less(self.member, other.member)
 
     def __eq__(self, other: object) -> bool:
         """True if neither is less; insertion order then decides."""
         if not isinstance(other, RankedByLess):
             return NotImplemented
-        self._is_less = self.less(self.member, other.member)
-        return not self._is_less and not self.less(other.member, self.member)
+        return not self.less(self.member, other.member) and not self.less(other.member, self.member)
 
     __hash__ = None  # type: ignore[assignment]  # equal rank is not identity
