@@ -38,7 +38,7 @@ from kubesched.framework.interfaces import Plugin
 from kubesched.framework.registry import Registry
 from kubesched.insight.planning.manifests import Manifest
 from kubesched.insight.state.cluster import registry_with
-from kubesched.insight.state.cluster_state import ClusterState
+from kubesched.insight.state.cluster_state import ClusterState, completed
 from kubesched.insight.state.collector import collector_paused
 from kubesched.insight.state.memory import in_memory_scheduler
 from kubesched.insight.state.planned_cluster import PlannedCluster
@@ -62,13 +62,22 @@ Config = KubeSchedulerConfiguration | str | PathLike[str] | None
 
 
 def configuration(config: Config, gates: FeatureGates) -> KubeSchedulerConfiguration:
-    """Raises ConfigError with all problems."""
+    """Raises InputError if it is none, ConfigError with all problems."""
     if config is None or isinstance(config, KubeSchedulerConfiguration):
         return config or default_config(gates)
+    if not isinstance(config, str | PathLike):
+        raise InputError(f"config: {config!r} is no file, YAML text or record")
     text = str(config)
     if "\n" in text:
         return load_text(text.encode(), gates=gates, imports=True)
     return load_file(text, gates)
+
+
+def gates_from(text: str) -> FeatureGates:
+    """Raises InputError if it is no text, ConfigError if a gate is unknown."""
+    if not isinstance(text, str):
+        raise InputError(f"feature_gates: 'A=true,B=false' is the form, not {text!r}")
+    return from_flags(text, "", [], [])
 
 
 class Cluster:
@@ -92,9 +101,9 @@ class Cluster:
             InputError: an object is malformed.
             ConfigError: the configuration is invalid, or names plugins that do not exist.
         """
-        self._gates = from_flags(feature_gates, "", [], [])
+        self._gates = gates_from(feature_gates)
         self._config = configuration(config, self._gates)
-        self._plugins = tuple(plugins)
+        self._plugins = plugins
         self._seed = seed
         self._has_controllers = controllers
         state, workloads = ClusterState("memory"), []
@@ -126,10 +135,14 @@ class Cluster:
         """End the scheduler; a cluster that nothing refers to any more ends by itself."""
         self._end()
 
-    def _make_world(self, state: ClusterState, clock: Any = None) -> _World:  # noqa: ANN401  # of the world before
+    def _check_open(self) -> None:
+        if not self._end.alive:
+            raise InputError("the cluster is closed")
+
+    def _make_world(self, state: ClusterState, before: _World | None = None) -> _World:
         config, self._notes = without_extenders(self._config)
         world = _World(
-            state, config, self._gates, self._registry(), self._seed, self._has_controllers, clock
+            state, config, self._gates, self._registry(), self._seed, self._has_controllers, before
         )
         self._end = weakref.finalize(self, world.close)
         return world
@@ -148,9 +161,15 @@ class Cluster:
             InputError: an object is malformed, or workloads are given without controllers.
             PlanError: an object of that kind and name exists.
         """
-        if not after >= 0 or not (runs_for or 0.0) >= 0:  # nan is neither
-            raise InputError("add: after and runs_for are seconds from 0 on")
-        objects = [obj for source in sources for obj in records_of(source)]
+        self._check_open()
+        for value in (after, runs_for or 0.0):
+            if not isinstance(value, float | int) or not value >= 0:  # nan is neither
+                raise InputError("add: after and runs_for are seconds from 0 on")
+        objects = [
+            obj if isinstance(obj, Manifest) else completed(obj)
+            for source in sources
+            for obj in records_of(source)
+        ]
         if after:
             self._world.at(after, partial(self._put, objects, runs_for))
         else:
@@ -180,7 +199,7 @@ class Cluster:
         if after:
             self._world.at(after, partial(self.delete, name))
             return
-        kind, _, rest = name.partition("/")
+        kind, _, rest = str(name).partition("/")
         world = self._world
         if kind == "node" and (node := world.find(Node, "", rest)) is not None:
             for pod in pods_on(world, rest):
@@ -192,7 +211,7 @@ class Cluster:
             raise InputError(f"{name}: there is none; nodes and pods can be deleted")
 
     def _pod(self, name: str) -> Pod:
-        namespace, _, rest = name.rpartition("/")
+        namespace, _, rest = str(name).rpartition("/")
         pod = self._world.find(Pod, namespace or "default", rest)
         if pod is None:
             raise InputError(f"pod {namespace or 'default'}/{rest} does not exist")
@@ -236,10 +255,11 @@ class Cluster:
         """Let virtual time pass until that second: pods come, run, end and are tried again.
 
         Raises:
-            InputError: the moment is in the past.
+            InputError: the moment is in the past, or the cluster is closed.
         """
+        self._check_open()
         world = self._world
-        if not world.now_s <= until < math.inf:
+        if not isinstance(until, float | int) or not world.now_s <= until < math.inf:
             raise InputError(f"run: until={until} is no second from {world.now_s} on")
         with collector_paused():
             world.run_until(until)
@@ -252,9 +272,9 @@ class Cluster:
         if config is not None:
             self._config = configuration(config, self._gates)
         if plugins:
-            self._plugins = tuple(plugins)
+            self._plugins = plugins
         self._end()
-        self._world = self._make_world(self.state(), before.clock)
+        self._world = self._make_world(self.state(), before)
 
     def state(self) -> ClusterState:
         """All objects as they are now, for `Cluster`, `explain` and the like."""
@@ -301,6 +321,9 @@ class Cluster:
         from kubesched.insight.planning.plan import Changes, make_plan
         from kubesched.insight.planning.scaling import Scale
 
+        for names in (scale, add_nodes, delete, drain, remove_nodes):
+            if isinstance(names, str):
+                raise InputError(f"plan: [{names!r}] is needed, a list")
         changes = Changes(
             manifests=[found for part in manifests for found in manifests_of(part)],
             scale=[_parsed(Scale.parse, text) for text in scale],
@@ -327,9 +350,12 @@ class Cluster:
 
         Raises:
             PlanError: there is nothing to count, or it is invalid.
+            InputError: as `add`, or a limit below 0.
         """
         from kubesched.insight.planning.capacity import count_capacity
 
+        if not isinstance(limit, int) or limit < 0:
+            raise InputError(f"capacity: limit: a number from 0 on is needed, not {limit!r}")
         config, notes = without_extenders(self._config)
         counted = count_capacity(
             self.state(),
@@ -379,18 +405,20 @@ class _World(PlannedCluster):
         registry: Registry | None,
         seed: int,
         has_controllers: bool,
-        clock: Any,  # noqa: ANN401  # a ManualClock or None
+        before: _World | None,
     ) -> None:
-        self.lifetimes: dict[str, float] = {}
+        """`before` is the world that this one replaces: its time goes on."""
+        self.lifetimes: dict[str, float] = before.lifetimes if before is not None else {}
         """Uid -> seconds that the pod runs once bound."""
         self._stories: dict[str, _Story] = {}
         """Uid -> story of every pod that was not bound when it came."""
         self._samples: list[Sample] = []
         self._agenda: list[_Due] = []
         self._number = 0
+        clock = before.clock if before is not None else None
         super().__init__(state, config, gates=gates, registry=registry, seed=seed, clock=clock)
         self._state = state
-        self._began = self.clock.monotonic() if clock is None else 0.0
+        self._began: float = self.clock.monotonic() if before is None else before._began
         self._workloads: Workloads | None = None
         self._replacements = Replacements(self, seed) if has_controllers else None
         self._ends = False

@@ -11,7 +11,6 @@ import numpy as np
 
 from kubesched.base.errors import KubeschedError
 from kubesched.base.logs import silence
-from kubesched.config.features import from_flags
 from kubesched.framework.interfaces import Plugin
 from kubesched.insight.state.cluster import registry_with
 from kubesched.lab.sweeps.executors import Executor, parse
@@ -24,7 +23,7 @@ from kubesched.lab.traces.player import Cell
 from kubesched.lab.traces.reading import load_trace
 from kubesched.lab.traces.report import Failed, Report, make_report
 from kubesched.lab.traces.trace import Trace
-from kubesched.library.cluster import Config, configuration
+from kubesched.library.cluster import Config, configuration, gates_from
 from kubesched.library.objects import InputError
 from kubesched.library.tables import Table
 
@@ -93,14 +92,16 @@ def compare(
         InputError: there is nothing to play.
         KubeschedError: a cell failed; the message names it.
     """
-    named = configs if isinstance(configs, Mapping) else dict(zip(_NAMELESS, configs, strict=False))
-    if not named or len(named) != len(configs):
+    is_list = isinstance(configs, list | tuple)
+    named = dict(zip(_NAMELESS, configs, strict=False)) if is_list else configs
+    if not isinstance(named, Mapping) or not named or len(named) != len(configs):
         raise InputError(f"compare: 1 to {len(_NAMELESS)} configurations are needed")
     numbers, where = seeds_of(seeds), executor_of(executor)
     source = trace if callable(trace) else trace_from(trace)
     traces = {seed: trace_from(source, seed) for seed in numbers}
     first = traces[numbers[0]]
-    gates = from_flags(feature_gates, "", [], [])
+    gates = gates_from(feature_gates)
+    registry_with(plugins)
     cells = [
         Cell(name=name, config=configuration(config, gates), gates=gates, seed=seed)
         for name, config in named.items()

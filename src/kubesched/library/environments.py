@@ -117,7 +117,7 @@ class PlacementEnv(gymnasium.Env[Any, Any]):
         self._tracks_fragments = self._reward is fragmentation
         self._features = tuple(features)
         self._config = configuration(config, DEFAULT_GATES)
-        self._plugins = tuple(plugins)
+        self._plugins = plugins
         self._source = trace if trace is None or callable(trace) else trace_from(trace)
         self._world: Any = None
         self._begin(trace_from(self._source or _small_sample))

@@ -57,8 +57,7 @@ def nodes(
         InputError: a quantity or a field is invalid.
     """
     _counted(zones, f"{name}: zones")
-    amounts = {"cpu": cpu, "memory": memory, "pods": pods, **(resources or {})}
-    capacity = _amounts(amounts, f"node {name}-0: status.capacity")
+    capacity = {"cpu": cpu, "memory": memory, "pods": pods, **(resources or {})}
     model = _record(
         {
             "apiVersion": "v1",
@@ -100,15 +99,10 @@ def pods(
         InputError: a quantity or a field is invalid.
     """
     given = {"cpu": cpu, "memory": memory, **(resources or {})}
-    amounts = {key: amount for key, amount in given.items() if amount is not None}
-    where = f"pod {namespace}/{name}-0: spec.containers[0].resources.requests"
+    requests = {key: amount for key, amount in given.items() if amount is not None}
     if not isinstance(spec or {}, Mapping):
         raise InputError(f"pod {namespace}/{name}-0: spec: fields are needed, not {spec!r}")
-    container = {
-        "name": "main",
-        "image": "app",
-        "resources": {"requests": _amounts(amounts, where)},
-    }
+    container = {"name": "main", "image": "app", "resources": {"requests": requests}}
     model = _record(
         {
             "apiVersion": "v1",
@@ -182,6 +176,8 @@ def records_of(source: Source) -> Iterator[Record | Manifest]:
             yield from source
         case Record():
             yield source
+        case Mapping() if isinstance(items := source.get("items"), list):
+            yield from records_of(items)
         case Mapping():
             yield _of_manifest(Manifest("object", 1, dict(source)))
         case str() if "\n" in source:
@@ -240,9 +236,18 @@ def _record(obj: dict[str, Any]) -> Any:  # noqa: ANN401  # a record of its kind
     if unknown := unknown_fields(group, kind_name, cast("Any", obj)):
         raise InputError(f"{where}: unknown field {unknown[0]!r}")
     try:
-        return codec.convert(obj, kind.record)
+        record = codec.convert(obj, kind.record)
     except codec.MalformedObject as error:
-        raise InputError(f"{where}: {error}") from None
+        raise InputError(str(error)) from None
+    for field, amounts in _amounts(record):
+        for resource, amount in (amounts or {}).items():
+            try:
+                is_negative = quantity.parse(amount).sign() < 0
+            except quantity.QuantityError as error:
+                raise InputError(f"{where}: {field}.{resource}: {amount!r}: {error}") from None
+            if is_negative:
+                raise InputError(f"{where}: {field}.{resource}: {amount} is less than 0")
+    return record
 
 
 def _counted(count: int, name: str) -> str:
@@ -251,14 +256,11 @@ def _counted(count: int, name: str) -> str:
     return name
 
 
-def _amounts(amounts: Mapping[str, RawQuantity], where: str) -> dict[str, str]:
-    checked = {}
-    for resource, amount in amounts.items():
-        try:
-            parsed = quantity.parse(amount)
-        except (quantity.QuantityError, TypeError) as error:
-            raise InputError(f"{where}.{resource}: {error}") from None
-        if parsed.sign() < 0:
-            raise InputError(f"{where}.{resource}: {amount} is less than 0")
-        checked[resource] = str(parsed)
-    return checked
+def _amounts(record: Any) -> Iterator[tuple[str, Mapping[str, RawQuantity] | None]]:  # noqa: ANN401  # of any kind
+    """Where a node or a pod has quantities, and these."""
+    if isinstance(record, Node):
+        yield "status.capacity", record.status.capacity
+        yield "status.allocatable", record.status.allocatable
+    elif isinstance(record, Pod):
+        for number, container in enumerate(record.spec.containers or ()):
+            yield f"spec.containers[{number}].resources.requests", container.resources.requests

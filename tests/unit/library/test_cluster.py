@@ -97,6 +97,17 @@ def test_another_configuration_starts_over_the_same_objects() -> None:
         assert cluster.node_of("pod-0")
 
 
+def test_time_goes_on_under_another_configuration() -> None:
+    with ks.Cluster(ks.nodes(1, cpu=2)) as cluster:
+        cluster.add(ks.pods(1, cpu=3), runs_for=30)
+        cluster.run(until=100)
+        cluster.schedule(config=PACKING)
+        assert cluster.now == 100
+        cluster.add(ks.nodes(1, cpu=4, name="large"))
+        (row,) = cluster.run(until=200).placements.rows()
+    assert (row["node"], row["left"]) == ("large-0", "ended")
+
+
 class LastNode(ScorePlugin):
     """Prefers nodes with a high number."""
 
@@ -188,10 +199,42 @@ def test_objects_come_from_text_and_files(tmp_path: Path) -> None:
             assert cluster.schedule(ks.pods(1, cpu=1)).placed == 1
 
 
+def given_node(cpu: object) -> dict[str, object]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "a"},
+        "status": {"allocatable": {"cpu": cpu, "pods": 9}},
+    }
+
+
+def given_pod(resources: object) -> dict[str, object]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "a"},
+        "spec": {"containers": [{"name": "x", "resources": resources}]},
+    }
+
+
+def closed() -> ks.Cluster:
+    cluster = ks.Cluster(ks.nodes(1))
+    cluster.close()
+    return cluster
+
+
+def test_dictionaries_may_leave_out_what_an_api_server_sets() -> None:
+    nodes = {"apiVersion": "v1", "kind": "NodeList", "items": [given_node(2)]}
+    with ks.Cluster(nodes) as cluster:
+        cluster.add(given_pod({}), runs_for=10)
+        (row,) = cluster.run(until=20).placements.rows()
+    assert (row["pod"], row["node"], row["left"]) == ("default/a", "a", "ended")
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: ks.nodes(1, cpu="3 cores"), r"node node-0: status\.capacity\.cpu: "),
+        (lambda: ks.nodes(1, cpu="3 cores"), r"Node node-0: status\.capacity\.cpu: '3 cores'"),
         (lambda: ks.nodes(1, memory=-1), r"status\.capacity\.memory: -1 is less than 0"),
         (lambda: ks.nodes(-1), "node: -1 of them cannot be made"),
         (
@@ -216,16 +259,43 @@ def test_objects_come_from_text_and_files(tmp_path: Path) -> None:
         (lambda: ks.nodes(1, labels={"a": 1}), r"Node node-0: metadata\.labels"),
         (lambda: ks.nodes(1, taints=["a"]), r"Node node-0: spec\.taints"),
         (lambda: ks.pods(1, labels=["a"]), r"Pod default/pod-0: metadata\.labels"),
-        (lambda: ks.pods(1, cpu=[1]), r"pod default/pod-0: spec.*requests\.cpu: "),
+        (lambda: ks.pods(1, cpu=[1]), r"^Pod default/pod-0: spec.*requests"),
         (lambda: ks.pods(1, spec="x"), "pod default/pod-0: spec: fields are needed"),
         (lambda: ks.Cluster(ks.nodes(1), ks.nodes(1)), "Node node-0: there are two of it"),
         (lambda: ks.Cluster({"apiVersion": "v1", "kind": "Node", "metadata": "x"}), "metadata"),
         (lambda: ks.Cluster({"apiVersion": "v1", "kind": "Node"}), r"metadata\.name is missing"),
+        (
+            lambda: ks.Cluster(given_node("2 cores")),
+            r"Node a: status\.allocatable\.cpu: '2 cores': quantities must match",
+        ),
+        (lambda: ks.Cluster(given_node(-1)), r"status\.allocatable\.cpu: -1 is less than 0"),
+        (
+            lambda: ks.Cluster(given_pod({"requests": {"cpu": "lots"}})),
+            r"Pod a: spec\.containers\[0\]\.resources\.requests\.cpu: 'lots'",
+        ),
+        (lambda: ks.Cluster(config={"kind": "x"}), "config: .* is no file, YAML text or record"),
+        (lambda: ks.Cluster(feature_gates={"A": True}), "feature_gates: 'A=true,B=false' is"),
+        (lambda: ks.Cluster().run(until="x"), "until=x is no second"),
+        (lambda: ks.Cluster().add(ks.pods(1), runs_for="x"), "seconds from 0 on"),
+        (lambda: ks.Cluster().delete(3), "3: there is none"),
+        (lambda: ks.Cluster().explain(3), "pod default/3 does not exist"),
+        (lambda: ks.Cluster().plan(drain="node-0"), r"plan: \['node-0'\] is needed, a list"),
+        (lambda: ks.Cluster().capacity(ks.pods(1), limit=-1), "capacity: limit: a number from 0"),
+        (lambda: closed().schedule(ks.pods(1)), "the cluster is closed"),
+        (lambda: closed().run(until=1), "the cluster is closed"),
     ],
 )
 def test_wrong_input_names_object_and_field(call, message: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(ks.InputError, match=message):
         call()
+
+
+def test_classes_that_are_no_plugins_are_named() -> None:
+    nameless = type("Nameless", (ScorePlugin,), {"score": LastNode.score})
+    with pytest.raises(ks.KubeschedError, match="plugins: Nameless has no name"):
+        ks.Cluster(plugins=[nameless])
+    with pytest.raises(ks.KubeschedError, match=r"plugins: \[LastNode\] is needed, a list"):
+        ks.Cluster(plugins=LastNode)  # type: ignore[arg-type]
 
 
 def test_a_result_shows_itself_in_a_notebook() -> None:

@@ -51,6 +51,10 @@ def test_differences_are_paired_by_seed() -> None:
 def test_nothing_to_compare_is_said() -> None:
     with pytest.raises(ks.InputError, match="1 to 26 configurations are needed"):
         ks.compare([], TRACE)
+    with pytest.raises(ks.InputError, match="1 to 26 configurations are needed"):
+        ks.compare("my.yaml", TRACE)  # type: ignore[arg-type]
+    with pytest.raises(ks.KubeschedError, match="a sample trace has at least one node"):
+        ks.sample_trace(nodes="10")  # type: ignore[arg-type]
     with pytest.raises(ks.KubeschedError, match="no-such-file"):
         ks.compare([None], "no-such-file")
     with pytest.raises(ks.KubeschedError, match="Unheard"):

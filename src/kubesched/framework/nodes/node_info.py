@@ -6,26 +6,25 @@ A read-only copy of a live or what-if row, valid until the table changes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from kubesched.api.core_v1 import Node
 from kubesched.api.host_ports import HostPort
 from kubesched.framework.nodes.pods import PodInfo
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(msgspec.Struct, frozen=True):
     """Amounts by resource: CPU in millicores, memory and storage in bytes."""
 
     milli_cpu: int = 0
     memory: int = 0
     ephemeral_storage: int = 0
     allowed_pods: int = 0
-    scalars: dict[str, int] = field(default_factory=dict)
+    scalars: dict[str, int] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeInfo:
+class NodeInfo(msgspec.Struct, frozen=True):
     """A node, its pods, and their sums."""
 
     node: Node

@@ -7,8 +7,9 @@ entry per row of the view, in the view's order, and must not be written to.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, ClassVar, Final, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from itertools import repeat
+from typing import Any, ClassVar, Final, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -185,40 +186,40 @@ class NodeColumns:
 
     def info_at(self, index: int) -> NodeInfo:
         """The index-th node as an object."""
-        table, row = self.table, self.row_at(index)
-        pods = self.pods_at(index)
-        requested = self._resource_at(index, self.requested, 0)
-        for pod in pods:
-            for name, amount in pod.requests.scalars.items():
-                if amount and name not in table.resource_index:
-                    requested.scalars[name] = requested.scalars.get(name, 0) + amount
-        return NodeInfo(
-            node=self.node_at(index),
-            pods=pods,
-            allocatable=self._resource_at(index, self.allocatable, int(self.allowed_pods[index])),
-            requested=requested,
-            non_zero_requested=Resource(
-                int(self.nonzero_cpu[index]), int(self.nonzero_memory[index])
-            ),
-            used_ports=frozenset(self.ports_at(index)),
-            image_states={} if self.is_bare else table.images.states_of(row),
-        )
+        return next(self.infos(np.array([index])))
 
-    def _resource_at(
-        self, index: int, amounts: Callable[[int], Ints], allowed_pods: int
-    ) -> Resource:
-        scalars = {
-            name: amount
-            for name, resource in self.table.resource_index.items()
-            if resource > EPHEMERAL_STORAGE and (amount := int(amounts(resource)[index]))
-        }
-        return Resource(
-            int(amounts(CPU)[index]),
-            int(amounts(MEMORY)[index]),
-            int(amounts(EPHEMERAL_STORAGE)[index]),
-            allowed_pods,
-            scalars,
+    def infos(self, indices: Indices) -> Iterator[NodeInfo]:
+        """These nodes as objects; each column is read once for all of them."""
+
+        def read(column: Ints) -> list[int]:
+            return cast("list[int]", column[indices].tolist())
+
+        def amounts(of: Callable[[int], Ints], allowed: Iterable[int]) -> Iterator[Resource]:
+            scalars = [(name, read(of(index))) for name, index in extended]
+            basic = (read(of(index)) for index in (CPU, MEMORY, EPHEMERAL_STORAGE))
+            for at, (cpu, memory, storage, pods) in enumerate(zip(*basic, allowed, strict=False)):
+                others = {name: row[at] for name, row in scalars if row[at]}
+                yield Resource(cpu, memory, storage, pods, others)
+
+        table = self.table
+        extended = [item for item in table.resource_index.items() if item[1] > EPHEMERAL_STORAGE]
+        sums = zip(
+            indices.tolist(),
+            amounts(self.allocatable, read(self.allowed_pods)),
+            amounts(self.requested, repeat(0)),
+            map(Resource, read(self.nonzero_cpu), read(self.nonzero_memory)),
+            strict=True,
         )
+        for index, allocatable, requested, non_zero_requested in sums:
+            pods = self.pods_at(index)
+            for pod in pods:
+                for name, amount in pod.requests.scalars.items():
+                    if amount and name not in table.resource_index:
+                        requested.scalars[name] = requested.scalars.get(name, 0) + amount
+            images = {} if self.is_bare else table.images.states_of(self.row_at(index))
+            ports = frozenset(self.ports_at(index))
+            node = self.node_at(index)
+            yield NodeInfo(node, pods, allocatable, requested, non_zero_requested, ports, images)
 
 
 class PassingColumns(NodeColumns):

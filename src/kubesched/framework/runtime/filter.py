@@ -230,8 +230,9 @@ def _one_by_one(
     """Call a per-node plugin for every remaining node."""
     codes = np.zeros(len(nodes), dtype=np.int32)
     statuses: list[Status] = []
-    for index in np.flatnonzero(passing).tolist():
-        status = as_status(plugin, plugin.filter(state, pod, nodes.info_at(index)))
+    remaining = np.flatnonzero(passing)
+    for index, info in zip(remaining.tolist(), nodes.infos(remaining), strict=True):
+        status = as_status(plugin, plugin.filter(state, pod, info))
         if status is None or status.is_success:
             continue
         if not status.is_rejected:

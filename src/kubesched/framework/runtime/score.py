@@ -240,11 +240,9 @@ def _one_by_one(
     plugin: ScorePlugin, state: CycleState, pod: Pod, nodes: NodeColumns
 ) -> Ints | Status:
     scores = np.zeros(len(nodes), dtype=np.int64)
-    alive = nodes.alive
-    for index in range(len(nodes)):
-        if not alive[index]:
-            continue
-        answer = plugin.score(state, pod, nodes.info_at(index))
+    alive = np.flatnonzero(nodes.alive)
+    for index, info in zip(alive.tolist(), nodes.infos(alive), strict=True):
+        answer = plugin.score(state, pod, info)
         if isinstance(answer, Status):
             return answer
         if isinstance(answer, bool) or not isinstance(answer, int | np.integer):

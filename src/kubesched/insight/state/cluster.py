@@ -493,10 +493,14 @@ def registry_with(plugins: Sequence[type[Plugin]]) -> Registry:
     """
     registry = in_tree_registry()
     registry.add_installed()
+    if isinstance(plugins, type):
+        raise ConfigError([FieldProblem("plugins", f"[{plugins.__name__}] is needed, a list")])
     for plugin in plugins:
         if not isinstance(plugin, type) or not issubclass(plugin, Plugin):
             problem = FieldProblem("plugins", f"{plugin!r} is no class that derives from Plugin")
             raise ConfigError([problem])
+        if not isinstance(getattr(plugin, "name", None), str):
+            raise ConfigError([FieldProblem("plugins", f"{plugin.__name__} has no name")])
         registry.register(plugin.name, partial(_same, plugin))
     return registry
 

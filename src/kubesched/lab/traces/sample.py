@@ -40,7 +40,8 @@ def sample_trace(
     *, nodes: int = 200, pods: int = 5_000, hours: float = 24.0, seed: int = 0
 ) -> Trace:
     """Raises TraceError if there would be nothing in it."""
-    if nodes < 1 or pods < 1 or not 0 < hours < math.inf:
+    numbers = isinstance(nodes, int) and isinstance(pods, int) and isinstance(hours, int | float)
+    if not numbers or nodes < 1 or pods < 1 or not 0 < hours < math.inf:
         raise TraceError("a sample trace has at least one node, one pod, and some time")
     random, maker, name = Random(seed), PodMaker(), f"sample-{nodes}-{pods}-{hours:g}-{seed}"
     state = ClusterState(name)
