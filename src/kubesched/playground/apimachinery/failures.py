@@ -10,6 +10,7 @@ from kubesched.base.errors import (
     ApiError,
     Conflict,
     Forbidden,
+    Gone,
     Invalid,
     NotFound,
 )
@@ -88,12 +89,20 @@ def invalid_options(kind: str, problem: FieldError) -> Invalid:
     return Invalid(f'{kind}.meta.k8s.io "" is invalid: {problem}', details=details)
 
 
+class ContinueExpired(Gone):
+    """A list cannot go on at its revision; `token` continues it at the newest."""
+
+    def __init__(self, message: str, token: str) -> None:
+        super().__init__(message)
+        self.token = token
+
+
 def status_of(error: ApiError) -> JsonObject:
     """The `Status` object of an error."""
     status: JsonObject = {
         "kind": "Status",
         "apiVersion": "v1",
-        "metadata": {},
+        "metadata": {"continue": error.token} if isinstance(error, ContinueExpired) else {},
         "status": "Failure",
         "message": error.message,
         "reason": error.reason,

@@ -12,7 +12,7 @@ import msgspec
 from kubesched.api import field_errors
 from kubesched.api.field_errors import forbidden, not_supported
 from kubesched.base.errors import BadRequest, Gone, ServerError
-from kubesched.playground.apimachinery.failures import invalid_options
+from kubesched.playground.apimachinery.failures import ContinueExpired, invalid_options
 from kubesched.playground.apimachinery.objects import JsonObject, decode, encode
 from kubesched.playground.apimachinery.selectors import (
     Predicate,
@@ -29,10 +29,8 @@ from kubesched.playground.registry.scale import scale_of
 from kubesched.playground.storage.store import Entry
 
 _CONTINUE_VERSION = "meta.k8s.io/v1"
-_CONTINUE_EXPIRED = (
-    "The provided continue parameter is too old to display a consistent list result."
-    " You must start a new list without the continue parameter."
-)
+_CONTINUE_LIFETIME_S = 300  # upstream: as long as etcd keeps old revisions
+_AT_NEWEST = -1  # the revision in a token that continues an expired list
 
 
 @dataclass(slots=True)
@@ -103,11 +101,17 @@ def list_page(call: Call) -> Page:
     if limit < 0:
         raise BadRequest("limit: Invalid value: must be non-negative")
     token = query.get("continue")
-    start = None
+    start, begun_at = None, int(registry.clock.now())
     if token:
         if query.get("resourceVersion") not in ("", "0") or query.has("resourceVersionMatch"):
             raise BadRequest("specifying resource version is not allowed when using continue")
-        revision, start = decode_continue(token)
+        revision, start, token_begun_at = decode_continue(token)
+        if revision == _AT_NEWEST:
+            revision = registry.store.revision
+        elif begun_at - token_begun_at > _CONTINUE_LIFETIME_S:
+            raise _continue_expired(start)
+        else:
+            begun_at = token_begun_at
     else:
         revision = _list_revision(registry, query)
     if revision > registry.store.revision:
@@ -127,8 +131,8 @@ def list_page(call: Call) -> Page:
         chosen = entries if matches is None else (entry for entry in entries if matches(entry.obj))
         page = list(islice(chosen, limit)) if limit else list(chosen)
     except Gone:
-        if token:
-            raise Gone(_CONTINUE_EXPIRED) from None
+        if start is not None:
+            raise _continue_expired(start) from None
         raise
     if not limit or len(page) < limit:
         return Page(page, revision)
@@ -139,9 +143,8 @@ def list_page(call: Call) -> Page:
     if not rest:
         return Page(page, revision)
     # Upstream: with a selector the server does not know how many are left, and says nothing.
-    return Page(
-        page, revision, encode_continue(revision, _key(page[-1])), rest if matches is None else None
-    )
+    remaining = rest if matches is None else None
+    return Page(page, revision, encode_continue(revision, _key(page[-1]), begun_at), remaining)
 
 
 def selection(target: Target, query: Query) -> Predicate | None:
@@ -207,15 +210,17 @@ def _key(entry: Entry) -> tuple[str, str]:
     return metadata.get("namespace", ""), metadata["name"]
 
 
-def encode_continue(revision: int, last: tuple[str, str]) -> str:
-    token = encode({"v": _CONTINUE_VERSION, "rv": revision, "start": list(last)})
-    return base64.urlsafe_b64encode(token).decode().rstrip("=")
+def encode_continue(revision: int, last: tuple[str, str], begun_at: int) -> str:
+    fields = {"v": _CONTINUE_VERSION, "rv": revision, "start": list(last), "at": begun_at}
+    return base64.urlsafe_b64encode(encode(fields)).decode().rstrip("=")
 
 
-def decode_continue(token: str) -> tuple[int, tuple[str, str]]:
+def decode_continue(token: str) -> tuple[int, tuple[str, str], int]:
+    """The list's revision, the last key so far, and when the list began."""
     try:
         value = decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
         version, revision, (namespace, name) = value["v"], value["rv"], value["start"]
+        begun_at = int(value["at"])
     except (
         binascii.Error,
         msgspec.DecodeError,
@@ -223,13 +228,24 @@ def decode_continue(token: str) -> tuple[int, tuple[str, str]]:
         KeyError,
         TypeError,
         ValueError,
+        OverflowError,
     ):
         raise BadRequest(
             f"invalid continue token: continue key is not valid: {encode(token).decode()}"
         ) from None
-    if version != _CONTINUE_VERSION or type(revision) is not int or revision <= 0:
+    is_revision = type(revision) is int and (revision > 0 or revision == _AT_NEWEST)
+    if version != _CONTINUE_VERSION or not is_revision:
         raise BadRequest("continue key is not valid: incorrect encoded version or resourceVersion")
-    return revision, (str(namespace), str(name))
+    return revision, (str(namespace), str(name)), begun_at
+
+
+def _continue_expired(last: tuple[str, str]) -> ContinueExpired:
+    return ContinueExpired(
+        "The provided continue parameter is too old to display a consistent list result."
+        " You must start a new list without the continue parameter, or use the continue token of"
+        " this response for the rest of the list as it is now.",
+        encode_continue(_AT_NEWEST, last, 0),
+    )
 
 
 def _log_of(pod: JsonObject) -> bytes:

@@ -12,8 +12,9 @@ from __future__ import annotations
 import random
 from typing import Protocol
 
+from kubesched.api.times import TimeError, parse_duration
 from kubesched.base.clock import Clock
-from kubesched.base.errors import ApiError, ServerError
+from kubesched.base.errors import ApiError, BadRequest, ServerError
 from kubesched.base.logs import get_logger
 from kubesched.playground.apimachinery.failures import status_of
 from kubesched.playground.apimachinery.objects import encode
@@ -138,6 +139,8 @@ class ApiServer:
     def _dispatch_resource(self, request: ApiRequest) -> ApiResponse:
         target = parse_target(request.path, self.registry.catalog)
         call = Call(self.registry, request, target, Query(request.query))
+        if call.query.has("timeout") and not call.is_watch:
+            _check_timeout(call.query)
         method = request.method
         if self.access.rbac is not None:
             self.access.require(request.user, attributes_of(call))
@@ -222,6 +225,14 @@ def attributes_of(call: Call) -> Attributes:
         name=target.name,
         namespace=call.namespace,
     )
+
+
+def _check_timeout(query: Query) -> None:
+    """Refuse a timeout that is no duration; requests are answered at once, so others hold."""
+    try:
+        parse_duration(query.get("timeout") or "0")
+    except TimeError as error:
+        raise BadRequest(f"invalid timeout specified in the request URL - {error}") from None
 
 
 def failure(error: ApiError) -> ApiResponse:

@@ -61,6 +61,7 @@ async def test_deleting_most_kinds_is_answered_with_a_status(http):
         pytest.param("GET", f"{PODS}?resourceVersion=abc", None, {}, 400, "BadRequest", "resourceVersion: Invalid value", id="a version that is no number"),
         pytest.param("GET", f"{PODS}?resourceVersion=99999999", None, {}, 504, "Timeout", "Too large resource version", id="a version from the future"),
         pytest.param("GET", f"{PODS}?limit=x", None, {}, 400, "BadRequest", "ParseInt", id="a limit that is no number"),
+        pytest.param("GET", f"{PODS}?timeout=soon", None, {}, 400, "BadRequest", 'invalid timeout specified in the request URL - time: invalid duration "soon"', id="a timeout that is no duration"),
         pytest.param("GET", f"{PODS}?continue=zzz", None, {}, 400, "BadRequest", "continue key is not valid", id="a made-up continuation"),
         pytest.param("GET", f"{PODS}?resourceVersionMatch=Exact", None, {}, 422, "Invalid", "forbidden unless resourceVersion", id="exactly no version"),
         pytest.param("GET", f"{PODS}?watch=1&resourceVersionMatch=NotOlderThan", None, {}, 422, "Invalid", "sendInitialEvents", id="a watch that matches nothing"),
@@ -144,6 +145,29 @@ async def test_a_continuation_the_history_no_longer_covers_has_expired(http):
     status, answer = await http.call("GET", f"{MAPS}?limit=1&continue={token}")
     assert (status, answer["reason"]) == (410, "Expired")
     assert "You must start a new list without the continue parameter" in answer["message"]
+    rest = await http.get(f"{MAPS}?continue={answer['metadata']['continue']}")
+    assert [each["metadata"]["name"] for each in rest["items"]] == ["c1", "c2", "later"]
+
+
+async def test_a_continuation_expires_after_five_minutes_and_goes_on_at_the_newest_revision(
+    http, clock
+):
+    for index in range(4):
+        await http.post(MAPS, config_map(f"c{index}"))
+    first = await http.get(f"{MAPS}?limit=1")
+    path = f"{MAPS}?limit=1&continue={first['metadata']['continue']}"
+    await http.call("DELETE", f"{MAPS}/c1")
+    clock.advance(300)
+    assert (await http.get(path))["items"][0]["metadata"]["name"] == "c1"
+    clock.advance(2)
+    status, answer = await http.call("GET", path)
+    assert (status, answer["reason"]) == (410, "Expired")
+    second = await http.get(f"{MAPS}?limit=1&continue={answer['metadata']['continue']}")
+    third = await http.get(f"{MAPS}?limit=1&continue={second['metadata']['continue']}")
+    pages = (second, third)
+    assert [page["items"][0]["metadata"]["name"] for page in pages] == ["c2", "c3"]
+    versions = [page["metadata"]["resourceVersion"] for page in (first, *pages)]
+    assert versions[0] != versions[1] == versions[2]
 
 
 async def test_an_exact_revision_is_served_from_the_past(http):
