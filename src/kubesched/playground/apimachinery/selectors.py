@@ -140,6 +140,9 @@ FIELDS: dict[str, dict[str, FieldReader]] = {
         "status.podIP": _pod_ip,
         "status.nominatedNodeName": _path("status", "nominatedNodeName"),
     },
+    "certificatesigningrequests.certificates.k8s.io": {
+        "spec.signerName": _path("spec", "signerName")
+    },
     "nodes": {"spec.unschedulable": _path("spec", "unschedulable", default="false")},
     "namespaces": {"status.phase": _path("status", "phase"), "name": _NAME},
     "persistentvolumes": {"name": _NAME},

@@ -138,6 +138,10 @@ def _insufficient(name: str, requested: int, used: int, capacity: int) -> Reject
 def _wrong_place(
     pod: JsonObject, footprint: _Footprint, node: JsonObject, others: dict[str, _Footprint]
 ) -> Rejection | None:
+    wanted = (spec_of(pod).get("os") or {}).get("name")
+    if wanted and wanted != labels_of(node).get("kubernetes.io/os", wanted):
+        message = "Failed to admit pod as the OS field doesn't match node OS"
+        return Rejection("PodOSNotSupported", message)
     if not required_affinity(spec_of(pod)).matches(labels_of(node), name_of(node)):
         return Rejection(
             "NodeAffinity",

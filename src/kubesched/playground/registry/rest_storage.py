@@ -505,8 +505,12 @@ class RestStorage:
 
     def layout(self, resource: ResourceInfo) -> Layout:
         """The merge layout of this resource, in its stored form."""
+        if resource.custom:
+            return self.strategy(resource).layout
         stored = self.catalog.get(resource.storage_key)
-        return kind_layout(type_of_kind(stored.group, stored.kind) if not stored.custom else None)
+        object_type = type_of_kind(stored.group, stored.kind)
+        assert object_type is not None, stored.key
+        return kind_layout(object_type)
 
     def _writer(
         self, resource: ResourceInfo, options: WriteOptions, subresource: str = ""

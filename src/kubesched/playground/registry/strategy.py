@@ -15,8 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from kubesched.playground.apimachinery.managed_fields.paths import Layout, custom_layout
 from kubesched.playground.apimachinery.object_meta import NameRule, subdomain_problems
 from kubesched.playground.apimachinery.objects import JsonObject
 from kubesched.playground.apimachinery.validation import Problems
@@ -86,6 +88,8 @@ class Strategy:
     name_rule: NameRule = subdomain_problems
     subresources: Mapping[str, SubresourceWrite] = field(default_factory=dict)
     """Subresources other than status that write a part of the object."""
+    layout: Layout = field(default_factory=partial(custom_layout, None))
+    """How fields of custom resources merge; those of built-in kinds have types."""
 
 
 GENERIC = Strategy()

@@ -11,6 +11,7 @@ from dataclasses import replace
 from kubesched.api.field_errors import FieldError, invalid, required
 from kubesched.base.errors import Conflict, NotFound
 from kubesched.playground.apimachinery.catalog import ResourceInfo
+from kubesched.playground.apimachinery.managed_fields.paths import custom_layout
 from kubesched.playground.apimachinery.objects import Json, JsonObject, encode, timestamp
 from kubesched.playground.apimachinery.schema.shape import shape_problems
 from kubesched.playground.apimachinery.schema.structural import fill_defaults, problems_of, prune
@@ -149,6 +150,7 @@ def custom_strategy(resource: ResourceInfo) -> Strategy:
         validates_only_creation=True,
         validate_update=problems,
         validate_status_update=problems,
+        layout=custom_layout(schema),
     )
 
 

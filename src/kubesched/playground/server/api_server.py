@@ -118,6 +118,8 @@ class ApiServer:
     def _dispatch(self, request: ApiRequest) -> ApiResponse:
         request.user = self.access.effective_user(request.user, request.headers)
         path = request.path
+        if "timeout=" in request.query:
+            _check_timeout(Query(request.query))
         if path.startswith("/api"):
             if path.count("/") >= 3 and not self._discovery.is_discovery_path(path):
                 return self._dispatch_resource(request)
@@ -139,8 +141,6 @@ class ApiServer:
     def _dispatch_resource(self, request: ApiRequest) -> ApiResponse:
         target = parse_target(request.path, self.registry.catalog)
         call = Call(self.registry, request, target, Query(request.query))
-        if call.query.has("timeout") and not call.is_watch:
-            _check_timeout(call.query)
         method = request.method
         if self.access.rbac is not None:
             self.access.require(request.user, attributes_of(call))
@@ -229,6 +229,8 @@ def attributes_of(call: Call) -> Attributes:
 
 def _check_timeout(query: Query) -> None:
     """Refuse a timeout that is no duration; requests are answered at once, so others hold."""
+    if query.flag("watch"):
+        return
     try:
         parse_duration(query.get("timeout") or "0")
     except TimeError as error:

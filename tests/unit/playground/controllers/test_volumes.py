@@ -74,6 +74,16 @@ def test_a_claim_takes_the_smallest_volume_that_satisfies_it(world):
     assert phase(world, PV, "large") == "Available"
 
 
+def test_a_claim_states_the_attributes_class_that_its_volume_had_when_it_was_bound(world):
+    volume(world, "v", volumeAttributesClassName="gold")
+    claim(world, volumeAttributesClassName="gold")
+    world.settle()
+    assert world.get(PVC, "data")["status"]["currentVolumeAttributesClassName"] == "gold"
+    world.api.patch(PV, None, "v", {"spec": {"volumeAttributesClassName": "silver"}})
+    world.settle()
+    assert world.get(PVC, "data")["status"]["currentVolumeAttributesClassName"] == "gold"
+
+
 @pytest.mark.parametrize(
     "offer",
     [

@@ -318,6 +318,15 @@ def test_a_place_given_up_can_be_taken_again(make_world):
     assert status(world, "second")["phase"] == "Running"
 
 
+def test_a_pod_for_another_operating_system_is_refused(make_world):
+    world = make_world(kubelet=tiny())
+    world.pod("here", os={"name": "linux"})
+    world.pod("elsewhere", os={"name": "windows"})
+    world.run(5)
+    assert status(world, "here")["phase"] == "Running"
+    assert status(world, "elsewhere")["reason"] == "PodOSNotSupported"
+
+
 def test_a_taken_host_port_is_refused(make_world):
     world = make_world(kubelet=tiny())
     port = [{"name": "main", "image": "i", "ports": [{"containerPort": 80, "hostPort": 8080}]}]

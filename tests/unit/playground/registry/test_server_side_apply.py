@@ -228,7 +228,18 @@ def test_a_configuration_meant_for_another_version_is_a_conflict(api, preconditi
     assert api.get("configmaps", "default", "c")["data"] == {"x": "1"}
 
 
+PORT = {"port": {"type": "integer"}, "name": {"type": "string"},
+        "protocol": {"type": "string", "default": "TCP"}}  # fmt: skip
+PORTS = {"type": "array", "items": {"type": "object", "properties": PORT},
+         "x-kubernetes-list-type": "map",
+         "x-kubernetes-list-map-keys": ["port", "protocol"]}  # fmt: skip
+TAGS = {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"}
+POINT = {"type": "object", "x-kubernetes-map-type": "atomic",
+         "properties": {"x": {"type": "integer"}, "y": {"type": "integer"}}}  # fmt: skip
+
+
 def test_custom_objects_are_applied_field_by_field(api):
+    lists = {}
     api.create(
         "customresourcedefinitions.apiextensions.k8s.io",
         {
@@ -246,6 +257,7 @@ def test_custom_objects_are_applied_field_by_field(api):
                             "openAPIV3Schema": {
                                 "type": "object",
                                 "x-kubernetes-preserve-unknown-fields": True,
+                                "properties": {"ports": PORTS, "tags": TAGS, "point": POINT},
                             }
                         },
                     }
@@ -260,11 +272,24 @@ def test_custom_objects_are_applied_field_by_field(api):
             "kind": "Thing",
             "metadata": {"name": "t"},
             "spec": spec,
+            **lists,
         }
 
     apply(api, thing(a={"x": 1, "y": 2}, items=[1, 2]))
     result = apply(api, thing(a={"x": 1}, items=[3]))
     assert result["spec"] == {"a": {"x": 1}, "items": [3]}
+    lists = {"ports": [{"port": 80, "name": "a"}], "tags": ["x"]}
+    apply(api, thing(), "alice")
+    lists = {"ports": [{"port": 80, "protocol": "UDP"}], "tags": ["x", "y"], "point": {"x": 1}}
+    result = apply(api, thing(), "bob")
+    assert [port["protocol"] for port in result["ports"]] == ["TCP", "UDP"]
+    assert result["tags"] == ["x", "y"]
+    lists = {"ports": [{"port": 80, "name": "b"}]}
+    with pytest.raises(Conflict, match=r'\.ports\[port=80,protocol="TCP"\]\.name'):
+        apply(api, thing(), "bob")
+    lists = {"point": {"y": 1}}
+    with pytest.raises(Conflict, match=r"\.point"):
+        apply(api, thing(), "alice")
 
 
 data = st.dictionaries(st.sampled_from("pqrs"), st.sampled_from("01"), max_size=4)

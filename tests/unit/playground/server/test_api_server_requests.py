@@ -62,6 +62,7 @@ async def test_deleting_most_kinds_is_answered_with_a_status(http):
         pytest.param("GET", f"{PODS}?resourceVersion=99999999", None, {}, 504, "Timeout", "Too large resource version", id="a version from the future"),
         pytest.param("GET", f"{PODS}?limit=x", None, {}, 400, "BadRequest", "ParseInt", id="a limit that is no number"),
         pytest.param("GET", f"{PODS}?timeout=soon", None, {}, 400, "BadRequest", 'invalid timeout specified in the request URL - time: invalid duration "soon"', id="a timeout that is no duration"),
+        pytest.param("GET", "/version?timeout=1", None, {}, 400, "BadRequest", 'time: missing unit in duration "1"', id="a timeout without a unit"),
         pytest.param("GET", f"{PODS}?continue=zzz", None, {}, 400, "BadRequest", "continue key is not valid", id="a made-up continuation"),
         pytest.param("GET", f"{PODS}?resourceVersionMatch=Exact", None, {}, 422, "Invalid", "forbidden unless resourceVersion", id="exactly no version"),
         pytest.param("GET", f"{PODS}?watch=1&resourceVersionMatch=NotOlderThan", None, {}, 422, "Invalid", "sendInitialEvents", id="a watch that matches nothing"),
@@ -206,6 +207,15 @@ async def test_selectors_select(http, api, make_pod, selector, expected):
     api.bind("default", "c", "n")
     found = await http.get(f"/api/v1/pods?{selector}")
     assert [each["metadata"]["name"] for each in found["items"]] == expected
+
+
+async def test_signing_requests_are_selected_by_their_signer(http):
+    path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+    for name, signer in (("a", "example.com/mine"), ("b", "example.com/other")):
+        spec = {"request": "", "signerName": signer, "usages": ["client auth"]}
+        await http.post(path, {"metadata": {"name": name}, "spec": spec})
+    found = await http.get(f"{path}?fieldSelector=spec.signerName%3Dexample.com/mine")
+    assert [each["metadata"]["name"] for each in found["items"]] == ["a"]
 
 
 async def test_metadata_alone_can_be_asked_for(http, make_pod):

@@ -38,14 +38,18 @@ class Layout:
         member: TypeRef | None = None,
         keys: tuple[str, ...] = (),
         key_defaults: dict[str, str] | None = None,
+        children: dict[str, Layout] | None = None,
+        item: Layout | None = None,
     ) -> None:
         self.kind = kind
         self.keys = tuple(sorted(keys))
         self.key_defaults = key_defaults or {}
         self._fields = fields
         self._member = member
-        self._children: dict[str, Layout] = {}
-        self.item: Layout = layout_of(member) if kind == "items" and member is not None else self
+        self._children = children or {}
+        if kind == "items" and member is not None:
+            item = layout_of(member)
+        self.item: Layout = item or self
 
     def child(self, name: str) -> Layout:
         """The layout of a member of an object or map; unknown members are untyped."""
@@ -99,15 +103,37 @@ def _object_layout(identity: str) -> Layout:
     return LEAF if object_type.is_atomic else Layout("object", fields=object_type.fields)
 
 
-@cache
-def _custom_layout() -> Layout:
-    metadata = Field(name="metadata", type=TypeRef("object", "meta.ObjectMeta"))
-    return Layout("object", fields={"metadata": metadata})
+def kind_layout(kind: ObjectType) -> Layout:
+    """The layout of a whole object."""
+    return _object_layout(kind.name)
 
 
-def kind_layout(kind: ObjectType | None) -> Layout:
-    """The layout of a whole object; custom resources are untyped except for their metadata."""
-    return _object_layout(kind.name) if kind is not None else _custom_layout()
+def custom_layout(schema: JsonObject | None) -> Layout:
+    """The layout of a custom resource; its metadata has the usual type."""
+    members = {name: _schema_layout(member) for name, member in _properties(schema or {})}
+    children = {**members, "metadata": _object_layout("meta.ObjectMeta")}
+    return Layout("object", fields={}, children=children)
+
+
+def _schema_layout(schema: JsonObject) -> Layout:
+    """The layout of the values of a structural schema."""
+    if schema.get("type") == "array":
+        rule, item = schema.get("x-kubernetes-list-type"), schema.get("items") or {}
+        if rule != "map":
+            return Layout("set") if rule == "set" else LEAF
+        keys = tuple(schema.get("x-kubernetes-list-map-keys") or ())
+        defaults = {
+            key: member["default"] for key, member in _properties(item) if "default" in member
+        }
+        return Layout("items", keys=keys, key_defaults=defaults, item=_schema_layout(item))
+    if schema.get("x-kubernetes-map-type") == "atomic":
+        return LEAF
+    children = {name: _schema_layout(member) for name, member in _properties(schema)}
+    return Layout("object", fields={}, children=children) if children else UNTYPED
+
+
+def _properties(schema: JsonObject) -> Iterable[tuple[str, JsonObject]]:
+    return (schema.get("properties") or {}).items()
 
 
 def item_step(layout: Layout, item: Json) -> str:

@@ -197,6 +197,9 @@ class VolumeBinder(Controller[Key]):
                 "accessModes": spec_of(volume).get("accessModes") or [],
                 "capacity": spec_of(volume).get("capacity") or {},
             }
+            attributes_class = spec_of(volume).get("volumeAttributesClassName")
+            if attributes_class and status_of(current).get("phase") != "Bound":
+                status["currentVolumeAttributesClassName"] = attributes_class
             self.api.write_status(CLAIMS, current, status)
 
     def _bind_volume(self, claim: JsonObject, volume: JsonObject) -> None:
