@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
 from typing import Any, cast
 
@@ -149,6 +150,8 @@ def load(
     """
     if bool(paths) + (recording is not None) + (kubeconfig is not None or bool(context)) != 1:
         raise InputError("load: name files, a recording, or a kubeconfig (or context): one of them")
+    if not isinstance(at, float | int | None):
+        raise InputError(f"load: at: the number of an attempt or a Unix time, not {at!r}")
     if recording is not None:
         from kubesched.insight.recording.reader import RecordingReader
 
@@ -162,7 +165,8 @@ def load(
         return load_dumps([str(path) for path in paths])
     from kubesched.insight.state.live import load_live
 
-    return asyncio.run(load_live(kubeconfig or "", context))
+    with ThreadPoolExecutor(1) as pool:  # a notebook runs a loop in this thread already
+        return pool.submit(asyncio.run, load_live(kubeconfig or "", context)).result()
 
 
 def records_of(source: Source) -> Iterator[Record | Manifest]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import subprocess
 import sys
@@ -199,6 +200,16 @@ def test_objects_come_from_text_and_files(tmp_path: Path) -> None:
             assert cluster.schedule(ks.pods(1, cpu=1)).placed == 1
 
 
+def test_a_live_cluster_is_read_where_a_loop_runs() -> None:
+    """As in a notebook."""
+
+    async def cell() -> None:
+        ks.load(kubeconfig="no-such-file")
+
+    with pytest.raises(ks.KubeschedError, match="kubeconfig no-such-file: no such file"):
+        asyncio.run(cell())
+
+
 def given_node(cpu: object) -> dict[str, object]:
     return {
         "apiVersion": "v1",
@@ -248,6 +259,7 @@ def test_dictionaries_may_leave_out_what_an_api_server_sets() -> None:
         ),
         (lambda: ks.Cluster(3), "not int"),
         (lambda: ks.load(), "one of them"),
+        (lambda: ks.load(recording="x", at="y"), "load: at: .* not 'y'"),
         (lambda: ks.Cluster().delete("node/x"), "node/x: there is none"),
         (lambda: ks.Cluster().explain("x"), "pod default/x does not exist"),
         (lambda: ks.Cluster().run(until=-1), "until=-1 is no second from 0.0 on"),
