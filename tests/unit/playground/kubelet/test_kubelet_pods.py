@@ -428,7 +428,9 @@ def reasons_waiting(world, field="containerStatuses"):
     }
 
 
-@pytest.mark.parametrize("image", ["foo:non-existent", "invalid.registry.example/app:1"])
+@pytest.mark.parametrize(
+    "image", ["foo:non-existent", "invalid.registry.example/app:1", "local/app-doesnt-exist:1"]
+)
 def test_an_image_that_does_not_exist_is_not_pulled(world, image):
     world.pod(containers=[{"name": "main", "image": image}])
     world.run(1.5)

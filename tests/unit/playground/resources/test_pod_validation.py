@@ -22,6 +22,17 @@ def required_affinity(*terms):
 CASES = [
     pytest.param({"containers": []}, ["spec.containers: Required value"], id="no containers"),
     pytest.param(
+        {
+            "securityContext": {
+                "sysctls": [{"name": "kernel.shmmax", "value": "1"}, {"name": "bar.."}]
+            }
+        },
+        [
+            'spec.securityContext.sysctls[1].name: Invalid value: "bar..": must have at most 253 characters and match regex ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$'
+        ],
+        id="no sysctl",
+    ),
+    pytest.param(
         {"containers": [{"name": "a"}]}, ["spec.containers[0].image: Required value"], id="no image"
     ),
     pytest.param(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -49,6 +50,8 @@ _ONLY_THESE = (
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
+_SEGMENT = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
+_SYSCTL = re.compile(rf"^({_SEGMENT}[\./])*{_SEGMENT}$")
 _SOURCES = ("resourceClaimName", "resourceClaimTemplateName")
 
 
@@ -84,6 +87,12 @@ def pod_spec(spec: JsonObject, path: str, claim_templates: Iterable[str] = ()) -
     for field, rule in _SCHEDULING.items():
         if spec.get(field):
             yield from rule(spec[field], f"{path}.{field}")
+    sysctls = (spec.get("securityContext") or {}).get("sysctls")
+    for here, sysctl in numbered(sysctls, f"{path}.securityContext.sysctls"):
+        name = sysctl.get("name", "")
+        if len(name) > 253 or not _SYSCTL.fullmatch(name):
+            detail = f"must have at most 253 characters and match regex {_SYSCTL.pattern}"
+            yield invalid(f"{here}.name", name, detail)
     group = spec.get("schedulingGroup")
     if group is not None:
         yield from _scheduling_group(group.get("podGroupName"), f"{path}.schedulingGroup")
