@@ -7,11 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from kubesched.app.cli import (
-    conformance_run,
-    conformance_upstream,
-    terminal,
-)
+from kubesched.app.cli import conformance_run, terminal
 from kubesched.app.cli.options import add_options, add_output
 from kubesched.app.cli.records import fields, write_record
 from kubesched.app.cli.sources import REFERENCE
@@ -53,7 +49,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(golden, _RECORDINGS)
     add_output(golden, "table", "json")
     conformance_run.add_parser(kinds)
-    conformance_upstream.add_parser(kinds)
 
 
 def main(args: argparse.Namespace) -> int:
@@ -66,8 +61,6 @@ def main(args: argparse.Namespace) -> int:
             show=args.show,
             explained=args.explain,
         )
-    if args.kind == "upstream":
-        return conformance_upstream.main(args)
     if conformance_run.is_without_programs(args):
         return _recorded(args)
     return conformance_run.main(args)

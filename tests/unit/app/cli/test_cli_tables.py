@@ -216,14 +216,6 @@ def explain_devices(folder: Path) -> Callable[[], object]:
     return lambda: print_pod(told, wide=False)
 
 
-def conformance_upstream(folder: Path) -> Callable[[], object]:
-    from kubesched.app.cli.conformance_upstream import print_findings
-    from kubesched.lab.conformance.upstream import Fact, Finding
-
-    gate = Fact("gate", "StorageCapacityScoring", "1.33 alpha- 1.37 beta+")
-    return lambda: print_findings([Finding(gate, "1.33 alpha-"), Finding(Fact("flag", "x"), None)])
-
-
 def replay(folder: Path) -> Callable[[], object]:
     from kubesched.app.cli.replay_tables import print_report
     from kubesched.lab.traces.report import Report
@@ -330,7 +322,6 @@ OTHERS = {
     "conformance golden": conformance_golden,
     "explain podgroup": explain_podgroup,
     "explain devices": explain_devices,
-    "conformance upstream": conformance_upstream,
     "replay": replay,
     "up --demo": demonstration,
 }

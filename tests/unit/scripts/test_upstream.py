@@ -1,15 +1,21 @@
-"""What a kube-scheduler has that a reference does not: facts in the layout of Kubernetes' source, and of a binary's output."""
+"""`scripts/upstream`: what a release has that a reference does not, in the layout of Kubernetes' source."""
 
 from __future__ import annotations
 
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+
 import pytest
 
-from kubesched.app.cli.main import main
 from kubesched.app.flags import all_flags
 from kubesched.config.features import DEFAULT_GATES, defaults
 from kubesched.config.versions import DEFAULT_VERSIONS
-from kubesched.lab.conformance import upstream
-from kubesched.lab.conformance.upstream import Fact, UpstreamError
+
+SCRIPT = Path(__file__).parents[3] / "scripts/upstream"
+loader = SourceFileLoader("upstream", str(SCRIPT))
+upstream = module_from_spec(spec_from_loader("upstream", loader))
+loader.exec_module(upstream)
 
 GATES = """
 const (
@@ -118,7 +124,7 @@ def checkout(tmp_path):
 
 def found(path, gates):
     facts = upstream.facts(path, gates.versions)
-    own = upstream.own_facts(gates, all_flags(), of_binary=path.is_file())
+    own = upstream.own_facts(gates, all_flags())
     return {
         (fact.kind, fact.name): (fact.detail, ours)
         for fact, ours in upstream.findings(facts, own)
@@ -176,66 +182,19 @@ def test_what_is_gone_upstream_is_found(checkout):
     assert not gone & {"OpportunisticBatching", "AllAlpha", "scheduler_preemption_victims"}
 
 
-BINARY = """#!/bin/sh
-for word; do
-  case $word in
-  --help) cat <<END
-Misc flags:
-      --config string     the file
-  -g, --guess             guesses
-      --feature-gates map kube:OpportunisticBatching=true|false (BETA - default=true)
-                          kube:GenericWorkload=true|false (ALPHA - default=false)
-                          kube:Tomorrow=true|false (ALPHA - default=false)
-END
-  ;;
-  --write-config-to=*) cat > "${word#--write-config-to=}" <<END
-profiles:
-- plugins:
-    multiPoint: {enabled: [{name: SchedulingGates}, {name: DynamicResources, weight: 2}, {name: NodeName}]}
-    preGuess: {}
-  pluginConfig:
-  - {name: VolumeBinding, args: {kind: VolumeBindingArgs, apiVersion: v1, bindTimeoutSeconds: 1, guess: 2}}
-END
-  ;;
-  esac
-done
-"""
-
-
-def test_a_binary_tells_flags_gates_and_its_profile(tmp_path):
-    binary = tmp_path / "kube-scheduler"
-    binary.write_text(BINARY)
-    binary.chmod(0o755)
-    assert found(binary, DEFAULT_GATES) == {
-        ("flag", "guess"): ("", None),
-        ("gate", "GenericWorkload"): ("alpha-", "beta-"),
-        ("gate", "Tomorrow"): ("alpha-", None),
-        ("default plugin", "NodeName"): (
-            "weight 0, after SchedulingGates",
-            "weight 0, after PrioritySort",
-        ),
-        ("field", "Plugins.preGuess"): ("", None),
-        ("field", "VolumeBindingArgs.guess"): ("", None),
-    }
-
-
 def test_something_else_is_refused(tmp_path):
-    with pytest.raises(UpstreamError, match="neither a checkout of Kubernetes nor"):
+    with pytest.raises(upstream.UpstreamError, match="no checkout of Kubernetes"):
         upstream.facts(tmp_path, DEFAULT_VERSIONS)
-    plain = tmp_path / "text"
-    plain.write_text("x")
-    with pytest.raises(UpstreamError, match="Permission denied"):
-        upstream.facts(plain, DEFAULT_VERSIONS)
 
 
-def test_the_command_lists_and_ends_with_1(checkout, capsys):
-    assert main(["conformance", "upstream", str(checkout), "--reference-version=1.36"]) == 1
+def test_the_script_lists_and_ends_with_1(checkout, capsys):
+    assert upstream.main([str(checkout), "1.36"]) == 1
     out = capsys.readouterr().out
     assert "facts are not those of 1.36" in out
-    assert "Plugins.preGuess" in out
+    assert "field Plugins.preGuess: new; ours: unknown" in out
 
 
-def test_the_command_ends_with_0_if_all_is_known(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(upstream, "facts", lambda path, versions: [Fact("flag", "config")])
-    assert main(["conformance", "upstream", str(tmp_path), "-o", "json"]) == 0
-    assert '"compared": 1' in capsys.readouterr().out
+def test_the_script_ends_with_0_if_all_is_known(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(upstream, "facts", lambda *_: [upstream.Fact("flag", "config")])
+    assert upstream.main([str(tmp_path)]) == 0
+    assert "0 of 1 facts" in capsys.readouterr().out
