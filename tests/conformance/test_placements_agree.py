@@ -26,7 +26,7 @@ from kubesched.lab.conformance import generate
 from kubesched.lab.conformance.comparison import Aspect, compare
 from kubesched.lab.conformance.golden import evaluate
 from kubesched.lab.conformance.placements import Cluster
-from kubesched.lab.conformance.recordings import Placement, read_placements
+from kubesched.lab.conformance.recordings import Placement, read_recordings
 
 DATA = Path(__file__).parent / "data"
 RECORDED = DATA / "placements.jsonl.gz"
@@ -77,9 +77,9 @@ def test_every_recorded_pod_is_explained_as_recorded(name):
 
 
 def test_placements_are_decided_as_recorded_without_faster_forms():
-    for recorded in read_placements(DATA / "placements-1.37.jsonl.gz"):
-        cluster = Cluster(recorded.placement, defaults(recorded.setting.version))
-        for pending in recorded.placement.pending:
+    for recorded in read_recordings(DATA / "placements-1.37.jsonl.gz"):
+        cluster = Cluster(recorded.content, defaults(recorded.version))
+        for pending in recorded.content.pending:
             without_faster_forms(cluster.framework_for(pending.pod))
             found = compare(pending.expect, cluster.place(pending.pod))
             assert [finding for finding in found if not finding.agrees] == []
@@ -110,8 +110,8 @@ def test_a_device_that_is_gone_is_noticed(tmp_path):
 
 
 def test_some_recorded_attempts_end_in_errors():
-    recorded = read_placements(DATA / "unreadable.jsonl.gz")
-    errors = [p.expect.error for item in recorded for p in item.placement.pending]
+    recorded = read_recordings(DATA / "unreadable.jsonl.gz")
+    errors = [p.expect.error for item in recorded for p in item.content.pending]
     assert sum(1 for error in errors if error) > 10
 
 

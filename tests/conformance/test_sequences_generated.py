@@ -115,7 +115,7 @@ def test_only_the_wanted_feature_is_generated(wanted):
 def test_without_its_new_features_the_generator_makes_what_it_made_before(recorded_as):
     """The recordings were made with version 2."""
     files = read_recordings(DATA / "sequences-volumes.jsonl.gz")
-    before = next(file.sequence for file in files if file.sequence.seed == recorded_as)
+    before = next(file.content for file in files if file.content.seed == recorded_as)
     made = sequence(recorded_as, 150, [f for f in FEATURES if f not in SINCE_VERSION_3])
     assert made.objects == before.objects
     assert made.configuration == before.configuration

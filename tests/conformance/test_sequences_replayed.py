@@ -63,7 +63,7 @@ def test_sequences_are_decided_as_recorded_without_faster_forms(monkeypatch):
 
 def recorded_steps(file):
     return [
-        step for read_recording in read_recordings(file) for step in read_recording.sequence.steps
+        step for read_recording in read_recordings(file) for step in read_recording.content.steps
     ]
 
 
@@ -95,12 +95,12 @@ def test_the_recorded_sequences_with_volumes_are_worth_replaying():
         assert reason in told
     asked = {step.object.get("spec", {}).get("schedulerName") for step in steps}
     assert {"default-scheduler", "other-scheduler"} <= asked
-    objects = [item for one in read_recordings(WITH_VOLUMES) for item in one.sequence.objects]
+    objects = [item for one in read_recordings(WITH_VOLUMES) for item in one.content.objects]
     assert sum(item["kind"] == "PodDisruptionBudget" for item in objects) > 10
 
 
 def test_the_sequences_that_come_with_kubesched_are_worth_replaying():
-    sequences = [read_recording.sequence for read_recording in read_recordings(SHIPPED)]
+    sequences = [read_recording.content for read_recording in read_recordings(SHIPPED)]
     steps = [step for one in sequences for step in one.steps]
     asked = [item for step in steps if step.expect is not None for item in step.expect.asked]
     assert {item.split()[1] for item in asked} == {"filter", "prioritize", "preempt", "bind"}

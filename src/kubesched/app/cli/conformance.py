@@ -146,10 +146,8 @@ def print_report(report: Report) -> None:
 
 
 def _print_disagreement(disagreement: Disagreement) -> None:
-    finding = disagreement.finding
-    step = disagreement.step
-    what = disagreement.selector if step is None else f"step {step}"
-    where = [f"pod {disagreement.pod}" if disagreement.pod else what]
+    finding, (pod, selector, step) = disagreement.finding, disagreement.what
+    where = [f"pod {pod}" if pod else selector if step is None else f"step {step}"]
     where += [f"node {finding.node}"] if finding.node else []
     where += [f"plugin {finding.plugin}"] if finding.plugin else []
     where += [f"device {finding.device}"] if finding.device else []
@@ -176,7 +174,8 @@ def _as_json(report: Report) -> dict[str, Any]:
         ],
         "disagreements": [
             {
-                **fields(disagreement, "file line pod selector step"),
+                **fields(disagreement, "file line"),
+                **disagreement.what._asdict(),
                 **fields(disagreement.finding, "node plugin device"),
                 "aspect": disagreement.finding.aspect.value,
                 **fields(disagreement.finding, "expected got"),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -26,20 +26,28 @@ from kubesched.lab.conformance.explained import ExplainedCluster
 from kubesched.lab.conformance.groups import compare_groups
 from kubesched.lab.conformance.placements import Cluster
 from kubesched.lab.conformance.recordings import (
+    DevicePlacement,
+    Placement,
     Recorded,
-    RecordedDevicePlacement,
-    RecordedGroups,
-    RecordedPlacement,
-    RecordedSelector,
-    RecordedSequence,
     RecordingError,
+    Selector,
     read_recordings,
 )
 from kubesched.lab.conformance.replay import replay
 from kubesched.lab.conformance.selectors import compare_selector
+from kubesched.lab.conformance.sequences import GroupSequence, Sequence
 
 SHIPPED = Path(__file__).with_name("recorded.jsonl.gz")
 """Sequences with kube-scheduler's answers, for use without its binary."""
+
+
+class Judged(NamedTuple):
+    """What an answer is about."""
+
+    pod: str = ""
+    selector: str = ""
+    step: int | None = None
+    """Of a sequence of pod groups, from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +56,8 @@ class Disagreement:
 
     file: str
     line: int
-    pod: str
-    """Empty for a selector and for a step."""
     finding: Finding
-    selector: str = ""
-    step: int | None = None
-    """Of a sequence of pod groups, from 0."""
+    what: Judged
 
 
 @dataclass(slots=True)
@@ -99,78 +103,88 @@ def evaluate(
             done = report.pods + report.selectors + report.steps
             if limit is not None and done >= limit:
                 return report
-            remaining = None if limit is None else limit - done
-            if isinstance(recorded, RecordedSelector):
-                if not explained:
-                    _evaluate_selector(recorded, report, show)
-            elif isinstance(recorded, RecordedPlacement):
-                _evaluate_cluster(
-                    recorded, _gates_of(recorded, gates), report, remaining, show, explained
-                )
-            elif explained:
+            if explained and not isinstance(recorded.content, Placement):
                 continue
-            elif isinstance(recorded, RecordedGroups):
-                _evaluate_groups(recorded, report, remaining, show)
-            elif isinstance(recorded, RecordedDevicePlacement):
-                _evaluate_devices(recorded, _gates_of(recorded, gates), report, remaining, show)
-            else:
-                _evaluate_sequence(recorded, _gates_of(recorded, gates), report, remaining, show)
+            remaining = None if limit is None else limit - done
+            try:
+                _evaluate(recorded, gates, report, remaining, show, explained)
+            except (RecordingError, ConfigError, msgspec.ValidationError) as error:
+                raise RecordingError(f"{recorded.file}:{recorded.line}: {error}") from error
             progress(report)
     return report
 
 
-def _gates_of(
-    recorded: RecordedPlacement | RecordedDevicePlacement | RecordedSequence, gates: FeatureGates
-) -> FeatureGates:
-    """The gates of the kube-scheduler that answered, if the recording says, with those it sets."""
-    where = f"{recorded.file}:{recorded.line}"
-    version, named = recorded.setting
-    if version:
-        if version not in REFERENCES:
-            raise RecordingError(f"{where}: version: there is no behaviour of {version}")
-        gates = defaults(version)
-    for name in named:
-        if not isinstance(getattr(gates, name, None), bool):
-            raise RecordingError(f"{where}: gates: there is no feature gate {name}")
-    values: dict[str, Any] = dict(named)
-    return replace(gates, **values) if values else gates
-
-
-def _evaluate_cluster(
-    recorded: RecordedPlacement,
+def _evaluate(
+    recorded: Recorded,
     gates: FeatureGates,
     report: Report,
     limit: int | None,
     show: int,
     explained: bool,
 ) -> None:
-    try:
-        cluster = (ExplainedCluster if explained else Cluster)(recorded.placement, gates)
+    content, agrees = recorded.content, True
+    judged: Iterator[tuple[Judged, list[Finding]]]
+    if isinstance(content, Selector):
+        judged = iter([(Judged(selector=content.expression), list(compare_selector(content)))])
+    elif isinstance(content, GroupSequence):
+        judged = ((Judged(step=step), found) for step, found in compare_groups(content))
+    else:
+        judged = _pods(content, _gates_of(recorded, gates), limit, explained)
         report.clusters += 1
-        for pending in recorded.placement.pending[:limit]:
+    for what, findings in islice(judged, limit):
+        agrees = all(finding.agrees for finding in findings)
+        if what.pod:
+            report.pods += 1
+            report.pods_in_agreement += agrees
+        elif what.step is not None:
+            report.steps += 1
+            report.steps_in_agreement += agrees
+        else:
+            report.selectors += 1
+            report.selectors_in_agreement += agrees
+        for finding in findings:
+            report.agreement.count(finding)
+            if not finding.agrees and len(report.disagreements) < show:
+                report.disagreements.append(
+                    Disagreement(recorded.file, recorded.line, finding, what)
+                )
+    if isinstance(content, GroupSequence):  # it ends with its first difference
+        report.group_sequences += 1
+        report.group_sequences_in_agreement += agrees
+
+
+def _gates_of(recorded: Recorded, gates: FeatureGates) -> FeatureGates:
+    """The gates of the kube-scheduler that answered, if the recording says, with those it sets."""
+    if recorded.version:
+        if recorded.version not in REFERENCES:
+            raise RecordingError(f"version: there is no behaviour of {recorded.version}")
+        gates = defaults(recorded.version)
+    for name in recorded.gates:
+        if not isinstance(getattr(gates, name, None), bool):
+            raise RecordingError(f"gates: there is no feature gate {name}")
+    values: dict[str, Any] = dict(recorded.gates)
+    return replace(gates, **values) if values else gates
+
+
+def _pods(
+    content: Placement | DevicePlacement | Sequence,
+    gates: FeatureGates,
+    limit: int | None,
+    explained: bool,
+) -> Iterator[tuple[Judged, list[Finding]]]:
+    if isinstance(content, Sequence):
+        yield from _decisions(content, gates, limit)
+    elif isinstance(content, DevicePlacement):
+        devices = DeviceCluster(content, gates)
+        for with_claims in content.pending:
+            yield Judged(PodInfo(with_claims.pod).key), list(devices.compare(with_claims))
+    else:
+        cluster = (ExplainedCluster if explained else Cluster)(content, gates)
+        for pending in content.pending:
             findings = list(compare(pending.expect, cluster.place(pending.pod)))
             if explained:
                 findings = [finding for finding in findings if not _says_more(finding)]
-            _count(recorded, PodInfo(pending.pod).key, findings, report, show)
-    except (RecordingError, ConfigError) as error:
-        raise RecordingError(f"{recorded.file}:{recorded.line}: {error}") from error
-
-
-def _evaluate_devices(
-    recorded: RecordedDevicePlacement,
-    gates: FeatureGates,
-    report: Report,
-    limit: int | None,
-    show: int,
-) -> None:
-    try:
-        cluster = DeviceCluster(recorded.placement, gates)
-        report.clusters += 1
-        for pending in recorded.placement.pending[:limit]:
-            findings = list(cluster.compare(pending))
-            _count(recorded, PodInfo(pending.pod).key, findings, report, show)
-    except RecordingError as error:
-        raise RecordingError(f"{recorded.file}:{recorded.line}: {error}") from error
+            yield Judged(PodInfo(pending.pod).key), findings
 
 
 def _says_more(finding: Finding) -> bool:
@@ -178,82 +192,18 @@ def _says_more(finding: Finding) -> bool:
     return finding.aspect is Aspect.REJECTING_PLUGIN and not finding.expected
 
 
-def _evaluate_sequence(
-    recorded: RecordedSequence,
-    gates: FeatureGates,
-    report: Report,
-    limit: int | None,
-    show: int,
-) -> None:
-    """Replay up to the first pod that is placed differently: after that the clusters differ."""
+def _decisions(
+    sequence: Sequence, gates: FeatureGates, limit: int | None
+) -> Iterator[tuple[Judged, list[Finding]]]:
+    """Replay up to the last step that counts."""
     expected = [
         (at, step, step.expect)
-        for at, step in recorded.sequence.decisions()
+        for at, step in sequence.decisions()
         if step.expect is not None and not step.expect.refused
     ][:limit]
     if not expected:
-        raise RecordingError(f"{recorded.file}:{recorded.line}: a sequence without answers")
+        raise RecordingError("a sequence without answers")
     last = expected[-1][0]
-    played = msgspec.structs.replace(recorded.sequence, steps=recorded.sequence.steps[: last + 1])
-    try:
-        decisions = replay(played, gates)
-    except RecordingError as error:
-        raise RecordingError(f"{recorded.file}:{recorded.line}: {error}") from error
-    report.clusters += 1
+    decisions = replay(msgspec.structs.replace(sequence, steps=sequence.steps[: last + 1]), gates)
     for at, step, decision in expected:
-        findings = list(compare_decisions(decision, decisions[at]))
-        _count(recorded, step.key, findings, report, show)
-
-
-def _evaluate_groups(
-    recorded: RecordedGroups, report: Report, limit: int | None, show: int
-) -> None:
-    """Play up to the first step that differs: after that the clusters differ."""
-    agrees = True
-    try:
-        for step, findings in islice(compare_groups(recorded.sequence), limit):
-            agrees = all(finding.agrees for finding in findings)
-            report.steps += 1
-            report.steps_in_agreement += agrees
-            _tally(recorded, findings, report, show, step=step)
-    except (RecordingError, ConfigError, msgspec.ValidationError) as error:
-        raise RecordingError(f"{recorded.file}:{recorded.line}: {error}") from error
-    report.group_sequences += 1
-    report.group_sequences_in_agreement += agrees
-
-
-def _evaluate_selector(recorded: RecordedSelector, report: Report, show: int) -> None:
-    findings = list(compare_selector(recorded.selector))
-    report.selectors += 1
-    report.selectors_in_agreement += all(finding.agrees for finding in findings)
-    _tally(recorded, findings, report, show, selector=recorded.selector.expression)
-
-
-def _count(
-    recorded: Recorded,
-    pod: str,
-    findings: list[Finding],
-    report: Report,
-    show: int,
-) -> None:
-    report.pods += 1
-    report.pods_in_agreement += all(finding.agrees for finding in findings)
-    _tally(recorded, findings, report, show, pod=pod)
-
-
-def _tally(
-    recorded: Recorded,
-    findings: list[Finding],
-    report: Report,
-    show: int,
-    *,
-    pod: str = "",
-    selector: str = "",
-    step: int | None = None,
-) -> None:
-    for finding in findings:
-        report.agreement.count(finding)
-        if not finding.agrees and len(report.disagreements) < show:
-            report.disagreements.append(
-                Disagreement(recorded.file, recorded.line, pod, finding, selector, step)
-            )
+        yield Judged(step.key), list(compare_decisions(decision, decisions[at]))

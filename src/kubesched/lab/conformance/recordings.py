@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -172,54 +172,19 @@ class Selector(msgspec.Struct, frozen=True, rename="camel"):
     compile_error: str = ""
 
 
-class RecordedSelector(NamedTuple):
-    """A selector and its location."""
+Content = Placement | DevicePlacement | Sequence | GroupSequence | Selector
+
+
+class Recorded(NamedTuple):
+    """A recording and where it is."""
 
     file: str
     line: int
-    selector: Selector
-
-
-class Setting(NamedTuple):
-    """Which kube-scheduler answered; without a version, the caller knows."""
-
+    content: Content
     version: str = ""
+    """Of the kube-scheduler that answered; if empty, the caller knows."""
     gates: Mapping[str, bool] = {}
-
-
-class RecordedDevicePlacement(NamedTuple):
-    """A placement with devices and its location."""
-
-    file: str
-    line: int
-    placement: DevicePlacement
-    setting: Setting = Setting()
-
-
-class RecordedPlacement(NamedTuple):
-    """A placement and its location."""
-
-    file: str
-    line: int
-    placement: Placement
-    setting: Setting = Setting()
-
-
-class RecordedSequence(NamedTuple):
-    """A sequence and its location."""
-
-    file: str
-    line: int
-    sequence: Sequence
-    setting: Setting = Setting()
-
-
-class RecordedGroups(NamedTuple):
-    """A sequence of pod groups and its location."""
-
-    file: str
-    line: int
-    sequence: GroupSequence
+    """What it set."""
 
 
 class _Shape(msgspec.Struct, frozen=True):
@@ -235,21 +200,22 @@ class _Shape(msgspec.Struct, frozen=True):
     expression: msgspec.Raw = msgspec.Raw()
 
 
+_Decode = Callable[[bytes], Content | SimpleSequence]
 _shape_of = msgspec.json.Decoder(_Shape).decode
-_device_placement_of = msgspec.json.Decoder(DevicePlacement).decode
-_groups_of = msgspec.json.Decoder(GroupSequence).decode
-_placement_of = msgspec.json.Decoder(Placement).decode
-_selector_of = msgspec.json.Decoder(Selector).decode
-_sequence_of = msgspec.json.Decoder(Sequence).decode
-_simple_sequence_of = msgspec.json.Decoder(SimpleSequence).decode
-
-
-Recorded = (
-    RecordedPlacement
-    | RecordedDevicePlacement
-    | RecordedSequence
-    | RecordedGroups
-    | RecordedSelector
+_KINDS: dict[str, tuple[str, _Decode]] = {
+    "aims": ("recorded sequence of pod groups", msgspec.json.Decoder(GroupSequence).decode),
+    "resource_slices": (
+        "recorded placement with devices",
+        msgspec.json.Decoder(DevicePlacement).decode,
+    ),
+    "pending": ("recorded placement", msgspec.json.Decoder(Placement).decode),
+    "expression": ("recorded selector", msgspec.json.Decoder(Selector).decode),
+    "steps": ("recorded sequence", msgspec.json.Decoder(Sequence).decode),
+}
+"""The field that tells the kind -> what it is, and how it is read."""
+_SHORT_FORM: tuple[str, _Decode] = (
+    "recorded sequence",
+    msgspec.json.Decoder(SimpleSequence).decode,
 )
 
 
@@ -263,55 +229,14 @@ def read_recordings(path: str | Path) -> Iterator[Recorded]:
         what = "recording"
         try:
             shape = _shape_of(line)
-            setting = Setting(shape.version, shape.gates)
-            if bytes(shape.aims):
-                what = "recorded sequence of pod groups"
-                yield RecordedGroups(str(path), number, _groups_of(line))
-                continue
-            if bytes(shape.resource_slices):
-                what = "recorded placement with devices"
-                devices = _device_placement_of(line)
-                yield RecordedDevicePlacement(str(path), number, devices, setting)
-                continue
-            if bytes(shape.pending):
-                what = "recorded placement"
-                yield RecordedPlacement(str(path), number, _placement_of(line), setting)
-                continue
-            if bytes(shape.expression):
-                what = "recorded selector"
-                yield RecordedSelector(str(path), number, _selector_of(line))
-                continue
-            what = "recorded sequence"
-            if bytes(shape.steps):
-                sequence = _sequence_of(line)
-            else:
-                sequence = _simple_sequence_of(line).as_sequence()
-            yield RecordedSequence(str(path), number, sequence, setting)
+            told = (kind for field, kind in _KINDS.items() if bytes(getattr(shape, field)))
+            what, decode = next(told, _SHORT_FORM)
+            content = decode(line)
         except msgspec.DecodeError as error:
             raise RecordingError(f"{path}:{number}: not a {what}: {error}") from error
-
-
-def read_placements(path: str | Path) -> Iterator[RecordedPlacement]:
-    """Read a file that holds only placements.
-
-    Raises:
-        RecordingError: the file cannot be read or has other content.
-    """
-    for recorded in read_recordings(path):
-        if not isinstance(recorded, RecordedPlacement):
-            other = _OTHER_KINDS[type(recorded)]
-            raise RecordingError(
-                f"{recorded.file}:{recorded.line}: not a recorded placement, but {other}"
-            )
-        yield recorded
-
-
-_OTHER_KINDS: dict[type, str] = {
-    RecordedSequence: "a sequence",
-    RecordedGroups: "a sequence of pod groups",
-    RecordedDevicePlacement: "one with devices",
-    RecordedSelector: "a selector",
-}
+        if isinstance(content, SimpleSequence):
+            content = content.as_sequence()
+        yield Recorded(str(path), number, content, shape.version, shape.gates)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:

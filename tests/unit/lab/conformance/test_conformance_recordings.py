@@ -7,7 +7,7 @@ import pytest
 
 from kubesched.lab.conformance.comparison import Aspect, Finding
 from kubesched.lab.conformance.golden import evaluate
-from kubesched.lab.conformance.recordings import RecordingError, read_placements
+from kubesched.lab.conformance.recordings import RecordingError, read_recordings
 
 NODE = {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "1", "pods": "10"}}}
 POD = {"metadata": {"name": "p", "namespace": "default", "uid": "1"}, "spec": {}}
@@ -39,9 +39,9 @@ def write(tmp_path):
 )
 def test_placements_are_read_line_by_line(write, pack):
     path = write(pack(placement() + b"\n\n" + placement() + b"\n"))
-    results = list(read_placements(path))
+    results = list(read_recordings(path))
     assert [(item.file, item.line) for item in results] == [(str(path), 1), (str(path), 3)]
-    assert results[0].placement.pending[0].pod.metadata.name == "p"
+    assert results[0].content.pending[0].pod.metadata.name == "p"
 
 
 SEQUENCE = {"namespaces": {}, "nodes": [NODE], "pods": [{"pod": POD, "expect": {"node": "n1"}}]}
