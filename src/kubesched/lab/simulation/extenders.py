@@ -19,6 +19,7 @@ from kubesched.insight.state.virtual_loop import OWNER
 from kubesched.lab.simulation.cluster import SimulatedCluster
 from kubesched.lab.simulation.rules import extender_objection
 from kubesched.lab.simulation.trace import Trace
+from kubesched.lab.simulation.workloads import group_name
 from kubesched.playground.apimachinery.objects import JsonObject
 
 TIMEOUT_S: Final = 2.0
@@ -186,8 +187,7 @@ class SimulatedExtender:
         self._trace.add("extender", f"{verb} {len(request.body)} {how}")
         if how != "fine":
             self._trace.census.tally("extenders", how)
-        if verb == "filter":
-            self.verdicts.pop((OWNER.get(), _pod_uid(request)), None)
+        known = self.verdicts.pop((OWNER.get(), _pod_uid(request)), ()) if verb == "filter" else ()
         if how == "dead":
             await asyncio.sleep(self._random.uniform(0.0005, 0.5))
             raise ConnectFailed("connection refused")
@@ -207,7 +207,10 @@ class SimulatedExtender:
         if how == "slow":
             await asyncio.sleep(self._random.uniform(0.1, request.deadline_s))
         if verb == "filter":
-            self.verdicts[OWNER.get(), _pod_uid(request)] = _kept(json.loads(answer))
+            question, kept = json.loads(request.body), _kept(json.loads(answer))
+            if group_name(question["Pod"]):  # one question per placement; the best one is chosen
+                kept += tuple(name for name in known if name not in _names(question))
+            self.verdicts[OWNER.get(), _pod_uid(request)] = kept
         return _answer(200, answer)
 
     async def aclose(self) -> None:

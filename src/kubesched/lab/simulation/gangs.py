@@ -221,7 +221,10 @@ def lost_its_gate(assembly: Assembly, pod: Pod) -> bool:
     entity = None
     if isinstance(queue, GroupSchedulingQueue) and key is not None:
         entity = queue.find_entity(key)
-    return entity is not None and entity.is_gated and not any(info.is_gated for info in entity)
+    if entity is None or entity.gate is None:
+        return False
+    found = entity.find(entity.gate.pod_info.key)
+    return found is None or not found.is_gated  # one that replaced it was not asked
 
 
 def condition(group: JsonObject) -> tuple[str, str]:

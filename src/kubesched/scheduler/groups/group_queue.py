@@ -230,14 +230,13 @@ class GroupSchedulingQueue(SchedulingQueue):
         Upstream asks every member each time. The last ones suffice: newer members go behind the
         others, so each was asked when it came.
         """
-        entity.gating_plugin, entity.gating_plugin_events = "", ()
+        entity.gate = None
         entity.rejected()
         for infos in reversed(entity.members.values()):
             for info in reversed(infos):
                 self._transitions.pre_enqueue.run(info)
                 if info.is_gated:
-                    entity.gating_plugin = info.gating_plugin
-                    entity.gating_plugin_events = info.gating_plugin_events
+                    entity.gate = info
                     return False
         return True
 
@@ -426,7 +425,8 @@ class GroupSchedulingQueue(SchedulingQueue):
         self, entity: QueuedGroup, event: ResolvedEvent, old: object, new: object
     ) -> bool:
         """Evaluate an event for a gated group, member by member; True if it left the pool."""
-        if not event.is_wildcard and entity.gating_plugin not in event.interested_plugins:
+        assert entity.gate is not None, "a group in the pool is gated"
+        if not event.is_wildcard and entity.gate.gating_plugin not in event.interested_plugins:
             return False
         best = Strategy.SKIP
         for infos in entity.cohorts():

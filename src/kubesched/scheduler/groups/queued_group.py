@@ -6,7 +6,6 @@ from bisect import insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from kubesched.framework.events import ClusterEvent
 from kubesched.framework.groups.states import GroupKey, group_of
 from kubesched.framework.queued_pod import QueuedPodInfo
 
@@ -28,14 +27,14 @@ class QueuedGroup:
     consecutive_errors_count: int = 0
     backoff_expiration: float | None = None
     initial_attempt_timestamp: float | None = None
-    gating_plugin: str = ""
-    gating_plugin_events: tuple[ClusterEvent, ...] = ()
+    gate: QueuedPodInfo | None = None
+    """The member that PreEnqueue refused, which keeps all of them out."""
     was_flushed_from_unschedulable: bool = False
     flush_timestamp: float | None = None
 
     @property
     def is_gated(self) -> bool:
-        return self.gating_plugin != ""
+        return self.gate is not None
 
     @property
     def size(self) -> int:

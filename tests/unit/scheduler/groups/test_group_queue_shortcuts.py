@@ -23,13 +23,12 @@ STEPS = 30
 
 
 def _ask_all(queue: GroupSchedulingQueue, entity: QueuedGroup) -> bool:
-    entity.gating_plugin, entity.gating_plugin_events = "", ()
+    entity.gate = None
     entity.rejected()
     for info in entity:
         queue._transitions.pre_enqueue.run(info)
         if info.is_gated:
-            entity.gating_plugin = info.gating_plugin
-            entity.gating_plugin_events = info.gating_plugin_events
+            entity.gate = info
     return not entity.is_gated
 
 
@@ -45,7 +44,7 @@ def _state(world: Groups) -> object:
     queue = world.assembly.scheduler.queue
     entities = {
         str(entity.root): (
-            entity.gating_plugin,
+            entity.gate and (entity.gate.gating_plugin, entity.gate.pod_info.key),
             entity.timestamp,
             entity.attempts,
             entity.unschedulable_count,
