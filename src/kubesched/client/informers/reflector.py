@@ -227,7 +227,11 @@ class Reflector(Generic[T]):
             if self._streams:
                 return
         await self._list()
-        await self._watch(self.resource_version)
+        witness = self._witness()
+        # The cluster may have been restored since the list was answered.
+        if witness is None or witness.revision != self._revision or not await self._repeat(witness):
+            await self.is_current()
+            await self._watch(self.resource_version)
 
     async def _resume(self) -> None:
         """Resume the last watch, if the server proves that it has the history we know."""
@@ -239,18 +243,24 @@ class Reflector(Generic[T]):
         # A list shows no deletions: its newest object may be in both histories, while objects
         # deleted later may have reappeared.
         if not self._is_listed or witness.revision == reached:
-            self._unproven = witness
             self._changeless = range(witness.revision + 1, reached + 1)
-            try:
-                await self._watch(witness.revision_before)
+            if await self._repeat(witness):
                 return
-            except Gone:
-                if self._unproven is None:
-                    raise  # proven: the watch expired later
-                self._unproven = self._changeless = None
         if not await self._is_continued(reached):
             raise Gone(f"the server shows no change at revision {reached} or later that is known")
         await self._watch(self.resource_version)
+
+    async def _repeat(self, witness: Witness[T]) -> bool:
+        """Watch from the newest known change on; False if the server has forgotten it."""
+        self._unproven = witness
+        try:
+            await self._watch(witness.revision_before)
+        except Gone:
+            if self._unproven is None:
+                raise  # proven: the watch expired later
+            self._unproven = self._changeless = None
+            return False
+        return True
 
     async def _is_continued(self, reached: int) -> bool:
         """Whether any kind confirms that the server has our history up to the revision reached.

@@ -137,8 +137,8 @@ async def test_server_without_streamed_lists_is_listed_in_pages(new_collection, 
         ("list", ""),
         ("list", "17:3"),
         ("list", "17:6"),
+        ("watch", "16"),  # from before the newest change, which the server repeats
         ("watch", "17"),
-        ("watch", "17"),  # from before the newest change, which the server repeats
     ]
     assert len(story.calls) == 8
     assert scene.pauses.made == []  # the watch brought news before the server ended it
@@ -445,7 +445,8 @@ async def test_listed_objects_are_trimmed_once_as_they_arrive(
         assert arrived == [("a", 0), ("b", 0), ("c", 0)], "before the first is handed on"
         collection.update("a")
         await scene.until(lambda: ("update", "a") in story.calls)
-        assert arrived[3:] == [("a", 3)]
+        compared = [] if prefers_streaming else [("c", 3)]  # the server repeats it, as proof
+        assert arrived[3:] == [*compared, ("a", 3)]
 
 
 async def test_list_is_not_kept_while_its_watch_goes_on(new_collection, story):

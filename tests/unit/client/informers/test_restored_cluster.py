@@ -326,6 +326,37 @@ async def test_new_history_that_is_already_ahead_is_noticed_at_the_reconnect(
 
 
 @virtual
+@pytest.mark.parametrize("newest", ["lost", ""], ids=["newest pod", "another kind"])
+async def test_restore_between_a_list_in_pages_and_its_watch_is_noticed(
+    shared, story, make_clock, newest
+):
+    """The list is of the old history, and the watch would begin in the new one."""
+    shared.supports_streaming = False
+    backup = shared.backup()
+    shared.create("lost")
+    if not newest:
+        shared.revision += 8  # a change of another kind
+    list_page, is_due = shared.list_page, True
+
+    async def answered_late(**asked):
+        nonlocal is_due
+        page = await list_page(**asked)
+        if is_due:
+            is_due = False
+            if newest:
+                overtake(shared, backup)
+            else:
+                shared.restore(backup)
+        return page
+
+    shared.list_page = answered_late
+    async with following(shared, story, make_clock):
+        await asyncio.sleep(RECONNECT_S)
+        assert story.known == shared.pods
+        assert "lost" not in story.known
+
+
+@virtual
 async def test_deletion_that_was_undone_is_noticed(shared, story, make_clock):
     async with following(shared, story, make_clock):
         backup = shared.backup()
