@@ -100,7 +100,7 @@ async def a_recording(terminal: Terminal) -> None:
 
 async def sources_of_a_page(terminal: Terminal) -> None:
     """A dump and a recording, for the two commands that read them."""
-    terminal.write("dump.yaml", dump_of_twelve_nodes())
+    terminal.write("snapshot.jsonl.gz", dump_of_twelve_nodes())
     await terminal.run("kubesched up --demo --once --name other --record rec")
 
 
@@ -141,6 +141,7 @@ BEFORE: dict[str, Callable[[Terminal], Awaitable[None]]] = {
     "docs/how-to/plan-capacity.md: kubesched capacity -f web.yaml --from cluster.json": a_cluster_file,
     "docs/how-to/promote-a-plugin.md: curl": a_scheduler_with_a_shadow,
     "docs/how-to/use-the-page.md: kubesched up": sources_of_a_page,
+    "docs/reference/cli.md: kubectl get": a_playground,
 }
 """What a page presumes, and the first command that needs it."""
 

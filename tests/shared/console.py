@@ -46,6 +46,8 @@ NOT_RUN = {
     "README.md: scripts/test": "runs this test",
     "docs/how-to/deploy-as-second-scheduler.md: podman": "needs a base image from a registry",
     "docs/how-to/deploy-as-second-scheduler.md: helm": "tests/unit/deploy renders the chart",
+    "docs/how-to/deploy-on-kind-and-k3s.md: ": "needs kind or k3s",
+    "docs/how-to/deploy-your-plugins.md: ": "tests/unit/deploy/test_deployment_recipes.py",
     "docs/how-to/install.md: pip": "needs a package index",
     "docs/how-to/install.md: uv tool install": "needs a package index",
     "docs/reference/conformance.md: export KUBEBUILDER_ASSETS": "names no folder of this machine",

@@ -113,7 +113,7 @@ class Judged:
         rng = Random(seed)
         self.api = LocalApi.in_memory(clock=self.clock, rng=rng)
         options = ControllerOptions(
-            kubelet=KubeletOptions(), storage=(StorageDriver(),), events=False
+            kubelet=KubeletOptions(heartbeat_s=200.0), storage=(StorageDriver(),), events=False
         )
         self.cast = start_all(self.api, self.clock, rng, options)
         self.cast.settle()

@@ -1,6 +1,6 @@
 """The deployment files as data, and the chart rendered: by enough of Go's templates for it, and by helm where there is one.
 
-helm itself is not needed: the chart keeps to field access, `if`, `toYaml`, `nindent`, `quote`, `include`, `print` and
+helm itself is not needed: the chart keeps to field access, `if`, `not`, `toYaml`, `nindent`, `quote`, `include`, `print` and
 `sha256sum`, which is what is rendered here. Anything else in a template is an error. Where `helm` is on the path, every
 test of the chart runs a second time with what `helm template` makes of it.
 """
@@ -125,6 +125,10 @@ class _Renderer:
     def _quote(value):
         assert '"' not in str(value), value
         return f'"{value}"'
+
+    @staticmethod
+    def _not(value):
+        return not value
 
     @staticmethod
     def _sha256sum(text):

@@ -262,6 +262,35 @@ def test_the_chart_follows_its_values(chart):
     assert reader[0]["subjects"][0]["namespace"] == "scheduling"
 
 
+def test_pods_get_what_the_values_add(chart):
+    mount = {"name": "plugins", "mountPath": "/plugins", "readOnly": True}
+    volume = {"name": "plugins", "configMap": {"name": "my-plugins"}}
+    variable = {"name": "PYTHONPATH", "value": "/plugins"}
+    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
+    (deployment,) = chart(
+        env=[variable],
+        extraVolumes=[volume],
+        extraVolumeMounts=[mount],
+        affinity=affinity,
+        podAnnotations={"example.com/owner": "platform"},
+        podLabels={"team": "platform"},
+    )["deployment.yaml"]
+    template = deployment["spec"]["template"]
+    (container,) = template["spec"]["containers"]
+    assert container["env"] == [variable]
+    assert [m["name"] for m in container["volumeMounts"]] == ["config", "tmp", "plugins"]
+    assert container["volumeMounts"][-1] == mount
+    assert [v["name"] for v in template["spec"]["volumes"]] == ["config", "tmp", "plugins"]
+    assert template["spec"]["volumes"][-1] == volume
+    assert template["spec"]["affinity"] == affinity
+    assert template["metadata"]["labels"] == {
+        "app.kubernetes.io/name": "kubesched",
+        "team": "platform",
+    }
+    assert set(template["metadata"]["annotations"]) == {"checksum/config", "example.com/owner"}
+    assert deployment["spec"]["selector"]["matchLabels"] == {"app.kubernetes.io/name": "kubesched"}
+
+
 def test_a_changed_configuration_restarts_the_pods(chart):
     def checksum(**values):
         (deployment,) = chart(**values)["deployment.yaml"]
@@ -325,6 +354,9 @@ def test_default_values_satisfy_the_charts_schema():
         {"unknown": 1},
         {"image": {"repository": "x"}},
         {"extraArgs": "-v=1"},
+        {"env": {"PYTHONPATH": "/plugins"}},
+        {"extraVolumeMounts": [{"name": "plugins"}]},
+        {"affinity": []},
         {"config": {"leaderElection": {"leaderElect": False}}},
         {"leaderElection": {"resourceName": "x", "leaderElect": False}},
     ],

@@ -38,6 +38,12 @@ CHART_VALUES = {
         "imagePullSecrets": [{"name": "pull"}],
         "nodeSelector": {"role": "control"},
         "extraArgs": ["-v=2"],
+        "env": [{"name": "PYTHONPATH", "value": "/plugins"}],
+        "extraVolumes": [{"name": "plugins", "configMap": {"name": "my-plugins"}}],
+        "extraVolumeMounts": [{"name": "plugins", "mountPath": "/plugins", "readOnly": True}],
+        "podLabels": {"team": "platform"},
+        "podAnnotations": {"example.com/owner": "platform"},
+        "affinity": {"nodeAffinity": {}},
         "leaderElection": {"leaseDuration": "30s"},
     },
     "with everything off": {
