@@ -8,9 +8,11 @@ import threading
 from pathlib import Path
 
 from kubesched.app import demo
-from kubesched.app.page_sources import playground_source
+from kubesched.app.page_sources import playground_source, state_source
 from kubesched.app.playground import PlaygroundSettings, playground
+from kubesched.config.features import DEFAULT_GATES
 from kubesched.insight.page.serving import serve_page
+from kubesched.insight.state.cluster_state import ClusterState
 
 KEY = b"a key for tests, 32 bytes long.."
 
@@ -86,6 +88,14 @@ async def serving_playground(folder, *, nodes=9, record=None, port=0):
 
 def playground_server(folder, **options):
     return ServerThread(lambda: serving_playground(folder, **options))
+
+
+def dump(*objects):
+    """Makes the source of a page over these objects."""
+    state = ClusterState("a dump")
+    for each in objects:
+        state.put(each)
+    return lambda: state_source(state, None, DEFAULT_GATES)
 
 
 def source_server(make_source, *, port=0):

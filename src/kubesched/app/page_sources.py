@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -51,7 +52,7 @@ def playground_source(running: Playground, settings: PlaygroundSettings) -> Sour
         source.view,
         state=lambda: state_of_listers(title, app.informers, lambda kind: _stored(api, kind)),
     )
-    source.actions = PlaygroundActions(api, lambda count: _new_nodes(api, settings, count))
+    source.actions = PlaygroundActions(api, partial(_new_nodes, api, settings))
     if running.recording is not None:
         add_recording(source, running.recording)
     return source
@@ -180,16 +181,18 @@ async def _watch(app: SchedulerApp) -> None:
         await app.start_informers(group)
 
 
-def _new_nodes(api: LocalApi, settings: PlaygroundSettings, count: int) -> list[dict[str, Any]]:
-    """Nodes like those of the first pool, under the next free names."""
+def _new_nodes(
+    api: LocalApi, settings: PlaygroundSettings, count: int, like: str
+) -> list[dict[str, Any]]:
+    """Nodes of the pool of the named node, or of the first one, under the next free names."""
     known, _ = api.list("nodes")
     names = {existing["metadata"]["name"] for existing in known}
-    pool = settings.pools[0]
-    prefix = pool.name or "node"
+    pools = [pool for pool in settings.pools if like.startswith(f"{pool.name or 'node'}-")]
+    pool = (pools or settings.pools)[0]
     made: list[dict[str, Any]] = []
     number = len(names)
     while len(made) < count:
-        name = f"{prefix}-{number}"
+        name = f"{pool.name or 'node'}-{number}"
         if name not in names:
             planned = PlannedNode(pool, name, number)
             made.append(build_node(planned, SystemClock().now(), api.release.git_version))

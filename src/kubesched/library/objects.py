@@ -238,7 +238,7 @@ def _record(obj: dict[str, Any]) -> Any:  # noqa: ANN401  # a record of its kind
         raise InputError(f"{where}: metadata.name is missing")
     group = api_version.rpartition("/")[0]
     if unknown := unknown_fields(group, kind_name, cast("Any", obj)):
-        raise InputError(f"{where}: unknown field {unknown[0]!r}")
+        raise InputError(f"{where}: unknown field {next(iter(unknown))!r}")
     try:
         record = codec.convert(obj, kind.record)
     except codec.MalformedObject as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -11,11 +11,8 @@ from kubesched.framework.nodes.columns import Indices
 from kubesched.insight.explain.evaluation import PASSES, Evaluation
 from kubesched.insight.explain.model import Explanation
 from kubesched.insight.explain.rows import ranks_of
-from kubesched.insight.explain.selection import by_total, every_node, telling_nodes
+from kubesched.insight.explain.selection import by_total, every_node, no_node
 from kubesched.insight.page.columns import Array, pack, texts
-
-TELLING: Final = 50
-"""Number of nodes with a full record in addition to the columns."""
 
 
 class MatrixSelection:
@@ -37,7 +34,7 @@ class MatrixSelection:
         }
         self._add_rejections(evaluation, rows)
         self._add_scores(evaluation)
-        return telling_nodes(TELLING)(evaluation)
+        return no_node(evaluation)
 
     def _add_rejections(self, evaluation: Evaluation, rows: Indices) -> None:
         for at, rejections in enumerate(evaluation.rejections):

@@ -12,6 +12,8 @@ from kubesched.api.names import key_of
 from kubesched.framework.nodes.columns import Indices
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.insight.page.columns import Array, texts
+from kubesched.insight.page.pending import handle_of, workload_of
+from kubesched.scheduler.factory import Assembly
 
 ZONE: Final = "topology.kubernetes.io/zone"
 PODS: Final = "pods"
@@ -20,6 +22,8 @@ CORDONED, TAINTED, NOT_READY = 1, 2, 4
 _HARD_EFFECTS: Final = ("NoSchedule", "NoExecute")
 MAX_LABEL_KEYS: Final = 500
 MAX_NODE_PODS: Final = 1000
+MAX_DRAWN: Final = 200, 5000
+"""Nodes and pods that a screen has room for one by one."""
 
 
 def live_rows(table: NodeTable) -> Indices:
@@ -116,6 +120,38 @@ def flags_of(node: Node) -> int:
     return flags
 
 
+def placements(assembly: Assembly) -> dict[str, Any] | None:
+    """Every node with its pods, for drawing pods inside nodes; None if there are too many."""
+    table, handle = assembly.table, handle_of(assembly)
+    rows = live_rows(table)
+    if len(rows) > MAX_DRAWN[0] or table.pod_count.array[rows].sum() > MAX_DRAWN[1]:
+        return None
+    amounts = {name: column.tolist() for name, column in _amounts(table, rows).items()}
+    zones, flags = table.label_column(ZONE), _flags(table, rows)
+    return {
+        "nodes": [
+            {
+                "name": table.names[row],
+                "zone": zones.values[zones.ids[row]] if zones.ids[row] >= 0 else "",
+                "flags": int(flags[at]),
+                "amounts": {name: amount[at] for name, amount in amounts.items()},
+            }
+            for at, row in enumerate(rows.tolist())
+        ],
+        "pods": [
+            {
+                "pod": info.key,
+                "node": table.names[row],
+                "cpu": info.requests.milli_cpu,
+                "memory": info.requests.memory,
+                "workload": workload_of(handle, info.pod),
+            }
+            for row in rows.tolist()
+            for info in table.pods[row].values()
+        ],
+    }
+
+
 def node_details(table: NodeTable, name: str) -> dict[str, Any] | None:
     """One node with labels, taints, conditions and pods; None if it does not exist."""
     row = table.row_of.get(name)
@@ -131,9 +167,6 @@ def node_details(table: NodeTable, name: str) -> dict[str, Any] | None:
         "taints": [
             _taint(taint.key, taint.value, taint.effect) for taint in node.spec.taints or ()
         ],
-        "conditions": {
-            condition.type: condition.status for condition in node.status.conditions or ()
-        },
         "amounts": {
             resource: [
                 int(amounts[f"requested {resource}"][0]),
@@ -147,7 +180,6 @@ def node_details(table: NodeTable, name: str) -> dict[str, Any] | None:
                 "pod": key_of(pod.pod.metadata),
                 "cpu": pod.requests.milli_cpu,
                 "memory": pod.requests.memory,
-                "priority": pod.pod.spec.priority or 0,
             }
             for pod in pods[:MAX_NODE_PODS]
         ],

@@ -1,21 +1,25 @@
 """Pending pods: where and since when they wait, why, and which events would requeue them.
 
 A running scheduler's queue provides all of this. For other clusters the pods' PodScheduled
-conditions hold the scheduler's last message.
+conditions hold the scheduler's last message. Pods wait since they were created: the queue's own
+timestamp is renewed after every failed attempt.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Final
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.names import key_of
 from kubesched.api.times import parse_time
+from kubesched.framework.handle import Handle
+from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.pod_status import REASON_SCHEDULER_ERROR, REASON_UNSCHEDULABLE
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.insight.explain.explainer import condition_of
+from kubesched.insight.explain.fixes.commands import template_owner
 from kubesched.insight.explain.waiting import woken_by
 from kubesched.scheduler.factory import Assembly
 from kubesched.scheduler.queue.unschedulable import GATED
@@ -34,28 +38,39 @@ PLACES: Final = (ACTIVE, BACKOFF, UNSCHEDULABLE, GATED, PERMIT, OTHER)
 
 
 def queued_pods(assembly: Assembly) -> dict[str, Any]:
-    """The queue of a running scheduler."""
+    """The queue of a running scheduler, and the pods that other schedulers are to place."""
     entries = assembly.scheduler.queue.entries()
     waiting = list(assembly.waiting_pods)
+    handle = handle_of(assembly)
+    pods = handle.listers.of(Pod).list() if handle.listers is not None else []
+    others = [pod for pod in pods if not pod.spec.node_name and _is_of_another(assembly, pod)]
     counts = Counter(place for place, _ in entries)
-    counts[PERMIT] = len(waiting)
-    clock = next(iter(assembly.frameworks.values())).handle.clock
-    now, wall = clock.monotonic(), clock.now()
+    counts[PERMIT], counts[OTHER] = len(waiting), len(others)
+    now, wall = handle.clock.monotonic(), handle.clock.now()
     wakes = _Wakes(assembly)
     listed = [_entry(place, info, now, wall, wakes) for place, info in entries[:LIMIT]]
     for waiting_pod in waiting[: LIMIT - len(listed)]:
         why = f"for permission by {', '.join(waiting_pod.pending_plugins())}"
-        listed.append({**_pod(waiting_pod.pod), "place": PERMIT, "why": why})
+        listed.append({**_pod(handle, waiting_pod.pod), "place": PERMIT, "why": why})
+    listed += [_from_condition(assembly, pod) for pod in others[: LIMIT - len(listed)]]
     return {"counts": {place: counts[place] for place in PLACES}, "pods": listed}
 
 
+def handle_of(assembly: Assembly) -> Handle:
+    """What the plugins of every profile share."""
+    return next(iter(assembly.frameworks.values())).handle
+
+
+def _is_of_another(assembly: Assembly, pod: Pod) -> bool:
+    return pod.spec.scheduler_name not in assembly.frameworks
+
+
 def _entry(
-    place: str, info: QueuedPodInfo, now: float, wall: float, wakes: Callable[..., list[str]]
+    place: str, info: QueuedPodInfo, now: float, wall: float, wakes: _Wakes
 ) -> dict[str, Any]:
     expires = info.backoff_expiration
-    row = _pod(info.pod_info.pod) | {
+    row = _pod(wakes.handle, info.pod_info.pod) | {
         "place": place,
-        "since": round(wall - (now - info.timestamp), 3),
         "attempts": info.attempts,
         "plugins": sorted(info.rejector_plugins),
     }
@@ -72,18 +87,16 @@ def pending_pods(assembly: Assembly, pods: Iterable[Pod]) -> dict[str, Any]:
     """Pods without a node, with the data of their conditions."""
     rows = [_from_condition(assembly, pod) for pod in pods if not pod.spec.node_name]
     counts = Counter(row["place"] for row in rows)
-    rows.sort(key=lambda row: (PLACES.index(row["place"]), -row["priority"], row.get("since", 0)))
+    rows.sort(key=lambda row: (PLACES.index(row["place"]), -row["priority"], row["since"]))
     return {"counts": {place: counts[place] for place in PLACES}, "pods": rows[:LIMIT]}
 
 
 def _from_condition(assembly: Assembly, pod: Pod) -> dict[str, Any]:
-    row = _pod(pod)
+    row = _pod(handle_of(assembly), pod)
     condition = condition_of(pod)
-    if condition is not None and condition.since:
-        row["since"] = _seconds(condition.since)
     if pod.spec.scheduling_gates:
         row |= {"place": GATED, "why": _gates(pod)}
-    elif pod.spec.scheduler_name not in assembly.frameworks:
+    elif _is_of_another(assembly, pod):
         row |= {"place": OTHER, "why": f"for the scheduler {pod.spec.scheduler_name}"}
     elif condition is not None and condition.reason == REASON_UNSCHEDULABLE:
         row["place"] = UNSCHEDULABLE
@@ -94,11 +107,15 @@ def _from_condition(assembly: Assembly, pod: Pod) -> dict[str, Any]:
     return row
 
 
-def _pod(pod: Pod) -> dict[str, Any]:
+def _pod(handle: Handle, pod: Pod) -> dict[str, Any]:
     condition = condition_of(pod)
     created = pod.metadata.creation_timestamp
+    requests = PodInfo(pod).requests
     return {
         "pod": key_of(pod.metadata),
+        "workload": workload_of(handle, pod),
+        "cpu": requests.milli_cpu,
+        "memory": requests.memory,
         "priority": pod.spec.priority or 0,
         "nominated": pod.status.nominated_node_name or "",
         "since": _seconds(str(created)) if created else 0.0,
@@ -107,6 +124,11 @@ def _pod(pod: Pod) -> dict[str, Any]:
         "wokenBy": [],
         "why": condition.message if condition is not None else "",
     }
+
+
+def workload_of(handle: Handle, pod: Pod) -> str:
+    """`KIND/NAME` of the object from whose template the pod was made; empty if it has none."""
+    return "/".join(template_owner(pod, handle.listers) or ())
 
 
 def _gates(pod: Pod) -> str:
@@ -122,9 +144,10 @@ def _seconds(text: str) -> float:
 
 
 class _Wakes:
-    """Requeue events by rejecting plugins; few combinations serve all pods."""
+    """Requeue events in words by rejecting plugins; few combinations serve all pods."""
 
     def __init__(self, assembly: Assembly) -> None:
+        self.handle = handle_of(assembly)
         self._hints = assembly.hints
         self._known: dict[tuple[str, ...], list[str]] = {}
 
@@ -132,7 +155,5 @@ class _Wakes:
         key = tuple(plugins)
         if key not in self._known:
             wakers = woken_by(self._hints, plugins)
-            self._known[key] = list(
-                dict.fromkeys(name for waker in wakers for name in waker.events)
-            )
+            self._known[key] = list(dict.fromkeys(name for waker in wakers for name in waker.words))
         return self._known[key]

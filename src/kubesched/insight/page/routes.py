@@ -11,6 +11,7 @@ from urllib.parse import parse_qs
 import msgspec
 
 from kubesched.api.core_v1 import Pod
+from kubesched.base.clock import SystemClock
 from kubesched.base.errors import ApiError, KubeschedError
 from kubesched.base.http_server.event_stream import event_stream
 from kubesched.base.http_server.messages import Response
@@ -67,6 +68,7 @@ class Pages:
             "api/nodes": self._nodes,
             "api/labels": self._labels,
             "api/node": self._node,
+            "api/placements": self._placements,
             "api/queue": self._queue,
             "api/decisions": self._decisions,
             "api/pods": self._pods,
@@ -193,6 +195,10 @@ class Pages:
             return failure(404, f"there is no node {name!r}")
         return json_response(details)
 
+    async def _placements(self, call: Call) -> Response:
+        view = await self._view(call)
+        return json_response(await self._read(view, lambda: nodes.placements(view.assembly)))
+
     async def _queue(self, call: Call) -> Response:
         view = await self._view(call)
 
@@ -201,7 +207,9 @@ class Pages:
                 return pending.queued_pods(view.assembly)
             return pending.pending_pods(view.assembly, view.pods())
 
-        return json_response(await self._read(view, look))
+        # With the time here: the browser's clock may be another.
+        now = SystemClock().now()
+        return json_response({**await self._read(view, look), "now": now})
 
     async def _decisions(self, call: Call) -> Response:
         source = self.source

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 from kubesched.api.core_v1 import Pod
 from kubesched.config.features import FeatureGates
@@ -18,7 +18,7 @@ from kubesched.insight.explain.explainer import Explainer
 from kubesched.insight.explain.model import Explanation
 from kubesched.insight.explain.selection import Selection
 from kubesched.insight.explain.sources import explainer_of
-from kubesched.insight.page.actions import Actions
+from kubesched.insight.page.actions import PlaygroundActions
 from kubesched.insight.recording.reader import RecordingReader
 from kubesched.insight.state.cluster_state import ClusterState
 from kubesched.scheduler.decisions import DecisionRing
@@ -38,12 +38,6 @@ class Read(Protocol):
 async def read_here(function: Callable[[], T]) -> T:
     """For a page on the scheduler's event loop."""
     return function()
-
-
-class Listers(Protocol):
-    """Informers, or in-memory stores."""
-
-    def of(self, kind: type[Any]) -> Any: ...  # noqa: ANN401  # a lister of that kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +74,7 @@ class Source:
     reader: Callable[[], RecordingReader] | None = None
     """Opens the recording, if there is one, in its current state."""
     play: Play | None = None
-    actions: Actions | None = None
+    actions: PlaygroundActions | None = None
     read: Read = read_here
 
 

@@ -6,8 +6,8 @@ cluster is loaded ahead, while the user reads the answer or types.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
@@ -16,6 +16,8 @@ from kubesched.config.defaults import without_extenders
 from kubesched.config.features import FeatureGates
 from kubesched.config.load import load
 from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.insight.page.changes import MAX_PODS, read_changes
+from kubesched.insight.page.nodes import placements
 from kubesched.insight.planning.manifests import Manifest, parse_manifests
 from kubesched.insight.planning.model import Plan
 from kubesched.insight.planning.plan import Changes, plan_in
@@ -23,19 +25,10 @@ from kubesched.insight.state.cluster_state import ClusterState
 from kubesched.insight.state.planned_cluster import PlanError, PlannedCluster
 from kubesched.plugins.registry import in_tree_registry
 
-MAX_PODS: Final = 20_000
 CONFIGURATION: Final = "KubeSchedulerConfiguration"
+CHANGES: Final = "Changes"
 EDITOR: Final = "YAML"
 """Name of the text in messages."""
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """The content of the text: objects to create, nodes to add or change, a configuration."""
-
-    manifests: tuple[Manifest, ...]
-    nodes: tuple[Manifest, ...]
-    config: KubeSchedulerConfiguration | None
 
 
 class WhatIf:
@@ -52,53 +45,43 @@ class WhatIf:
             self._spare = state, self._loaded(state, self._config)
 
     def answer(self, state: ClusterState, text: str) -> dict[str, Any]:
-        """The plan; with a configuration, also the plan under the current one.
+        """The plan; with a configuration, also what the current one would place differently.
 
         Raises:
             PlanError, ConfigError: the text is invalid; the message gives the cause.
         """
-        question = self._parse(text)
-        changes = Changes(manifests=question.manifests, nodes=question.nodes)
-        _check_size(question.manifests)
-        plan = self._plan(state, changes, self._config)
-        made: dict[str, Any] = {"plan": msgspec.to_builtins(plan)}
-        if question.config is not None:
-            config, notes = without_extenders(question.config)
-            other = self._plan(state, changes, config)
-            other.notes[:0] = notes
-            made = {
-                "plan": msgspec.to_builtins(other),
-                "before": msgspec.to_builtins(plan),
-                "differences": differences(plan, other),
-            }
-        return made
-
-    def _parse(self, text: str) -> Question:
-        manifests = parse_manifests(EDITOR, text.encode())
-        configs = [manifest for manifest in manifests if manifest.kind == CONFIGURATION]
+        by_kind: dict[str, list[Manifest]] = {"Node": [], CONFIGURATION: [], CHANGES: [], "": []}
+        for manifest in parse_manifests(EDITOR, text.encode()):
+            by_kind[manifest.kind if manifest.kind in by_kind else ""].append(manifest)
+        configs, manifests = by_kind[CONFIGURATION], by_kind[""]
         if len(configs) > 1:
             raise PlanError(f"{configs[1]}: only one configuration is possible")
-        config = None
-        if configs:
-            config = load(msgspec.json.encode(configs[0].obj), EDITOR, self._gates)
-        others = [manifest for manifest in manifests if manifest.kind != CONFIGURATION]
-        return Question(
-            manifests=tuple(manifest for manifest in others if manifest.kind != "Node"),
-            nodes=tuple(manifest for manifest in others if manifest.kind == "Node"),
-            config=config,
+        changes = replace(
+            read_changes(by_kind[CHANGES], state), manifests=manifests, nodes=by_kind["Node"]
         )
+        _check_size(manifests)
+        if not configs:
+            return self._plan(state, changes, self._config)
+        asked = load(msgspec.json.encode(configs[0].obj), EDITOR, self._gates)
+        config, notes = without_extenders(asked)
+        now, then = (self._plan(state, changes, each) for each in (self._config, config))
+        then["plan"].notes[:0] = notes
+        return {**then, "differences": differences(now["plan"], then["plan"])}
 
     def _plan(
         self, state: ClusterState, changes: Changes, config: KubeSchedulerConfiguration
-    ) -> Plan:
+    ) -> dict[str, Any]:
+        """The plan, and the nodes with their pods before and after."""
         world = None
         if config is self._config and self._spare is not None and self._spare[0] is state:
             world, self._spare = self._spare[1], None
         world = world or self._loaded(state, config)
         with world:
+            before = placements(world.assembly)
             plan = plan_in(world, state, changes)
+            after = placements(world.assembly)
         plan.notes[:0] = self._notes
-        return plan
+        return {"plan": plan, "before": before, "after": after}
 
     def _loaded(self, state: ClusterState, config: KubeSchedulerConfiguration) -> PlannedCluster:
         registry = in_tree_registry()
@@ -134,6 +117,3 @@ def differences(before: Plan, after: Plan) -> list[dict[str, str]]:
         for name in names
         if nodes_before.get(name, "") != nodes_after.get(name, "")
     ]
-
-
-Loader = Callable[[], ClusterState]

@@ -14,6 +14,7 @@ from kubesched.api.yaml_nodes import YamlError, load
 from kubesched.base.files import MAX_BYTES, read_file
 from kubesched.insight.state.planned_cluster import PlanError
 from kubesched.playground.apimachinery.objects import JsonObject
+from kubesched.playground.apimachinery.schema.decoding import unknown_fields
 
 STDIN = "-"
 _MARKER = re.compile(rb"^---(?=\s|$).*\n?", re.MULTILINE)
@@ -43,6 +44,13 @@ class Manifest:
     def __str__(self) -> str:
         """For messages: `web.yaml:1: Deployment web`."""
         return f"{self.file}:{self.line}: {self.kind} {self.name}".rstrip()
+
+    def check_fields(self) -> None:
+        """Raises PlanError if a field is not known, as kubectl does: it would be ignored."""
+        group = str(self.obj["apiVersion"]).rpartition("/")[0]
+        for path, nearest in unknown_fields(group, self.kind, self.obj).items():
+            hint = f"; did you mean {nearest}?" if nearest else ""
+            raise PlanError(f"{self}: {path}: unknown field{hint}")
 
 
 def read_manifests(paths: Sequence[str]) -> list[Manifest]:

@@ -92,7 +92,7 @@ class Evicted(Record):
     pod: str
     node: str
     by: str
-    """`drain`, `delete`, `scale`, `removal` (of its node) or `preemption`."""
+    """`drain`, `delete`, `scale`, `rollout`, `removal` (of its node) or `preemption`."""
     replacement: str
     """The pod that replaces it; empty if none does."""
 

@@ -88,6 +88,7 @@ def put_node(world: PlannedCluster, manifest: Manifest) -> str:
 
 def _node_of(manifest: Manifest) -> Node:
     where = f"{manifest.file}:{manifest.line}"
+    manifest.check_fields()
     try:
         node = codec.convert(manifest.obj, Node)
     except MalformedObject as error:

@@ -1,13 +1,13 @@
 """Plans: applies changes to a state and runs the scheduler and the controllers until they settle.
 
-Order: try pending pods, add nodes, delete objects, scale workloads, apply files, drain and remove
-nodes. After each step everything settles.
+Order: try pending pods, add nodes, delete objects, scale workloads, change their requests, apply
+files, drain and remove nodes. After each step everything settles.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from msgspec import structs
@@ -31,6 +31,7 @@ from kubesched.insight.planning.model import (
     Utilisation,
 )
 from kubesched.insight.planning.nodes import NewNodes, add_nodes, put_node
+from kubesched.insight.planning.requests import pods_to_renew
 from kubesched.insight.planning.scaling import SCALABLE, Scale, surplus_pods
 from kubesched.insight.planning.stops import stop_of, zone_of
 from kubesched.insight.planning.utilisation import tightest, utilisation_of
@@ -42,7 +43,7 @@ from kubesched.insight.state.replacements import Replacements, controller_of, po
 from kubesched.playground.apimachinery.objects import ChangeType
 
 DELETE, DRAIN, REMOVAL, PREEMPTION = "delete", "drain", "removal", "preemption"
-SCALE = "scale"
+SCALE, ROLLOUT = "scale", "rollout"
 """Reason why a pod left its node."""
 
 
@@ -55,6 +56,8 @@ class Changes:
     """Overrides the replicas of the manifests' workloads."""
     scale: Sequence[Scale] = ()
     """New replica counts for workloads of the state."""
+    requests: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Other requests of the first container, by workload of the state."""
     add_nodes: Sequence[NewNodes] = ()
     nodes: Sequence[Manifest] = ()
     """Nodes to add by name, or to replace if the name exists."""
@@ -136,6 +139,9 @@ class _Planning:
         for pod in surplus_pods(world, self._replacements, changes.scale, changes.namespace):
             self._take_away(pod, SCALE)
         world.settle()
+        for pod in pods_to_renew(world, self._replacements, changes.requests, changes.namespace):
+            self._take_away(pod, ROLLOUT)
+            world.settle()
         self._apply()
         kept, removed = self._drain()
         return self._plan(before, added, removed, kept)
@@ -228,7 +234,9 @@ class _Planning:
         self, before: Utilisation, added: list[str], removed: list[str], kept: list[Kept]
     ) -> Plan:
         world = self._world
-        replaced = {name: uid for uid, name in self._replacements.of.items()}
+        replaced = {
+            self._replacements.of.get(pod.metadata.uid) for pod, node, _ in self._departures if node
+        }
         evicted = self._evicted()
         placed, unplaced = self._outcomes()
         unplaced_groups = self._grouped(unplaced)
@@ -312,7 +320,7 @@ class _Planning:
         for pod, node, _ in self._departures:
             replacement = self._replacements.of.get(pod.metadata.uid, "")
             now = by_name.get(replacement)
-            if now is not None:
+            if now is not None and node:
                 moves.append(
                     Moved(
                         pod=key_of(pod.metadata),

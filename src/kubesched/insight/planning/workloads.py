@@ -103,6 +103,7 @@ class Workloads:
         obj = copy_json(manifest.obj)
         metadata = obj.setdefault("metadata", {})
         info = self._resource(manifest)
+        manifest.check_fields()
         if info.namespaced:
             metadata.setdefault("namespace", "default")
             self._ensure_namespace(metadata["namespace"])

@@ -7,7 +7,7 @@ node, status and identity. Pods of a plan's own workloads are replaced by their 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 
 from msgspec import structs
@@ -88,6 +88,8 @@ class Replacements:
         """Uids of controllers that no longer create pods."""
         self.of: dict[str, str] = {}
         """Uid of a departed pod -> `namespace/name` of its replacement."""
+        self.edits: dict[str, Callable[[Pod], Pod]] = {}
+        """Uid of a controller -> the change of its template."""
 
     def replace(self, pod: Pod) -> Pod | None:
         """Add the replacement of a departed pod; None if there is none."""
@@ -115,6 +117,7 @@ class Replacements:
 
     def _renewed(self, pod: Pod, owner: OwnerReference, name: str = "") -> Pod:
         meta = pod.metadata
+        pod = self.edits[owner.uid](pod) if owner.uid in self.edits else pod
         if not name:
             name = meta.name if owner.kind == "StatefulSet" else self._new_name(pod, owner)
         metadata = structs.replace(

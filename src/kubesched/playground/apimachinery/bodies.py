@@ -76,7 +76,7 @@ def undeclared_fields(
     if fits_strictly(resource.group, resource.kind, body):
         return []
     check_types(resource, body)
-    return unknown_fields(resource.group, resource.kind, obj)
+    return list(unknown_fields(resource.group, resource.kind, obj))
 
 
 def strip_nulls_of(resource: ResourceInfo, obj: JsonObject) -> JsonObject:

@@ -11,13 +11,14 @@ from functools import partial
 import aiohttp
 import pytest
 from page_columns import unpack
+from planning_worlds import owned
 from yarl import URL
 
 from kubesched.app.page_sources import state_source
 from kubesched.base.clock import SystemClock
 from kubesched.base.http_server.limits import Limits
 from kubesched.config.features import DEFAULT_GATES
-from kubesched.insight.page import routes, serving
+from kubesched.insight.page import nodes, routes, serving
 from kubesched.insight.page.actions import _here_document
 from kubesched.insight.page.routes import Pages
 from kubesched.insight.page.serving import serve_page
@@ -99,6 +100,49 @@ async def test_a_used_link_does_not_open_the_page_again():
         client.cookie_jar.clear()
         async with client.get(f"/?token={token}") as response:
             assert response.status == 403
+
+
+CHANGES = "apiVersion: kubesched/v1\nkind: Changes\n{}\n"
+
+
+async def test_changes_of_the_forms_are_planned_together():
+    state = ClusterState("test")
+    for i in range(3):
+        state.put(make_node(f"n{i}").capacity(cpu="2", memory="4Gi", pods=10).build())
+    for i in range(3):
+        state.put(owned(f"web-{i}", f"n{i}", cpu="1"))
+    text = CHANGES.format(
+        "drain: [n0]\naddNodes: {n1: 1}\nscale: {replicaset/default/web: 4}\n"
+        'requests: {replicaset/default/web: {cpu: "2"}}'
+    )
+    async with visiting(state_source(state, None, DEFAULT_GATES)) as (client, page):
+        status, answer = await post(client, page, "/api/whatif", {"yaml": text})
+        assert status == 200, answer
+        assert answer["plan"]["nodesAdded"] == ["n1-new-1"]
+        now, then = answer["before"], answer["after"]
+        assert {each["pod"]: (each["node"], each["cpu"]) for each in now["pods"]} == {
+            f"default/web-{i}": (f"n{i}", 1000) for i in range(3)
+        }
+        # Each pod wants a node of its own, and three of the four nodes are left.
+        assert sorted(each["node"] for each in then["pods"]) == ["n1", "n1-new-1", "n2"]
+        assert {each["cpu"] for each in then["pods"]} == {2000}
+        assert {each["workload"] for each in then["pods"]} == {"ReplicaSet/web"}
+        assert next(each for each in then["nodes"] if each["name"] == "n0")["flags"] & 1
+        assert sum(len(each["pods"]) for each in answer["plan"]["unplaced"]) == 1
+        again = CHANGES.format("placeAgain: true")
+        status, answer = await post(client, page, "/api/whatif", {"yaml": again})
+        assert len(answer["plan"]["moved"]) == 3
+
+
+async def test_nodes_are_listed_with_their_pods_while_a_screen_has_room(monkeypatch):
+    async with visiting() as (client, _page):
+        _, answer = await get_json(client, "/api/placements")
+        assert [(each["pod"], each["node"], each["cpu"]) for each in answer["pods"]] == [
+            ("default/placed", "n0", 1000)
+        ]
+        assert [each["zone"] for each in answer["nodes"]] == ["a", "b", "a"]
+        monkeypatch.setattr(nodes, "MAX_DRAWN", (2, 100))
+        assert (await get_json(client, "/api/placements"))[1] is None
 
 
 PLUGIN_CONFIG = """\
@@ -232,9 +276,15 @@ async def test_what_if_places_pods_and_compares_configurations():
         )
         status, answer = await post(client, page, "/api/whatif", {"yaml": config + POD})
         assert status == 200, answer
-        assert answer["differences"] == [
-            {"pod": "default/new", "before": answer["before"]["placed"][0]["node"], "after": "n0"}
-        ]
+        (difference,) = answer["differences"]
+        assert difference["pod"] == "default/new"
+        assert difference["before"] != difference["after"] == "n0"
+        before, after = (
+            {each["pod"]: each["node"] for each in answer[key]["pods"]}
+            for key in ("before", "after")
+        )
+        assert before == {"default/placed": "n0"}
+        assert after == {"default/placed": "n0", "default/new": "n0"}
         for text, said in (
             ("kind: [", "not valid YAML"),
             ("a: b", "apiVersion: missing"),
@@ -243,6 +293,26 @@ async def test_what_if_places_pods_and_compares_configurations():
                 "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {replicas: 900000}",
                 "at most",
             ),
+            (
+                POD.replace("containers", "contaners"),
+                "spec.contaners: unknown field; did you mean containers?",
+            ),
+            (
+                "apiVersion: v1\nkind: Node\nmetadata: {nane: a}",
+                "metadata.nane: unknown field; did you mean name?",
+            ),
+            (CHANGES.format("drian: [n0]"), "did you mean drain?"),
+            (CHANGES.format("drain: [absent]"), 'there is no node "absent"'),
+            (CHANGES.format("drain: n0"), "$.drain"),
+            (CHANGES.format("addNodes: {n0: 0}"), "$.addNodes"),
+            (CHANGES.format("addNodes: {'': 1}"), "$.addNodes"),
+            (CHANGES.format("scale: {web: 3}"), "expected KIND/NAME"),
+            (CHANGES.format("scale: {deployment/default/web: 99999}"), "$.scale"),
+            (
+                CHANGES.format("requests: {deployment/web: {cpu: much}}"),
+                "requests: deployment/web: cpu",
+            ),
+            (CHANGES.format("requests: {deployment/web: {cpu: 1}}"), "$.requests"),
         ):
             status, answer = await post(client, page, "/api/whatif", {"yaml": text})
             assert status == 400

@@ -4,21 +4,23 @@ import { texts } from "./columns.js";
 import { count, iso, number, percent, time } from "./format.js";
 import { address, amend, current } from "./route.js";
 import { COLOURS, ink, legend, STEPS, pixel, step } from "./scale.js";
-import { getColumns, getJson, loadDecisions, store } from "./store.js";
+import { inWords } from "./reasons.js";
+import { getColumns, loadDecisions, post, store, subscribe } from "./store.js";
 import { virtualTable } from "./table.js";
 
 export const title = "A decision";
-export const hint = "Why a pod is where it is, or why no node takes it. In the picture every column of dots is a node, every line a plugin.";
+export const hint = "Why a pod is where it is, or why no node takes it, and what would help. In the picture below every column of dots is a node, every line a plugin.";
 
 const VERDICTS = { Placed: "placed", Fits: "fits", NotNow: "not now", Never: "never", Waiting: "waiting" };
 
 export function show(main) {
   const { params } = current();
   const pod = params.get("pod") || "", attempt = params.get("attempt") || "";
-  let stopped = false, parts = [], table = null;
+  let stopped = false, parts = [], table = null, followed = null;
   if (!pod) {
-    fill(main, h("h2", null, title), h("p", { class: "empty" }, "Choose a pod: press / to search, or open one from the queue, the decisions or a node."));
-    return { stop() {}, table: () => null };
+    fill(main, h("h2", null, title), h("p", { class: "loading" }, "Looking for the latest…"));
+    latest(main, () => stopped);
+    return { stop() { stopped = true; }, table: () => null };
   }
   const [namespace, podName] = pod.split("/");
   const head = h("div", { class: "head" }, h("h2", null, h("span", { class: "dim" }, namespace, " / "), name(podName || pod)));
@@ -36,7 +38,7 @@ export function show(main) {
     }
     if (stopped) return;
     draw(data, await logged());
-    if (["NotNow", "Never"].includes(data.header.explanation.verdict)) loadFixes(known);
+    if (["NotNow", "Never", "Waiting"].includes(data.header.explanation.verdict)) loadFixes(known);
   }
 
   // What the log of attempts says about this one.
@@ -55,21 +57,28 @@ export function show(main) {
     const chosen = told.chosen;
     fill(body,
       h("p", { class: "verdict" }, h("span", { class: `chip verdict-${told.verdict}` }, VERDICTS[told.verdict]), " ", sentence(told)),
-      log,
-      h("p", { class: "bar" },
-        link(address("map", { pod, attempt, node: chosen ? chosen.node : "" }), "Show on the map"),
-        chosen && link(address("map", { node: chosen.node }), `Node ${chosen.node}`)),
+      told.reasons.length > 0 && h("p", { class: "why" }, mainReason(told)),
+      told.waitingFor.length > 0 && section("Waits for", h("ul", null, told.waitingFor.map((each) => h("li", null, each.what)))),
+      h("section", { id: "fixes", "aria-live": "polite" }),
       chosen && chosen.total !== null && facts([
         ["Node", chosen.node], ["Total score", number(chosen.total)], ["Rank", `${chosen.rank} of ${number(told.nodes.feasible)}`],
         ["Ahead of the next by", chosen.margin === null ? "no other node fits" : chosen.margin < 0 ? `behind by ${-chosen.margin}` : String(chosen.margin)],
         ["Tied with", count(chosen.tied, "node")], ["Decided by", [...chosen.decisive, ...chosen.tying].join(", ") || "no single plugin"]]),
-      told.waitingFor.length > 0 && section("Waits for", h("ul", null, told.waitingFor.map((each) => h("li", null, each.what)))),
+      log,
+      h("p", { class: "bar" },
+        link(address("map", { pod, attempt, node: chosen ? chosen.node : "" }), "Show on the map"),
+        chosen && link(address("map", { node: chosen.node }), `Node ${chosen.node}`)),
       told.reasons.length > 0 && section("Why nodes were rejected", reasons(told)),
       matrixSection(header, columns, names, told),
-      h("section", { id: "fixes" }),
       told.wokenBy.length > 0 && section("What would have it tried again", h("ul", null, told.wokenBy.map((each) => h("li", null, h("strong", null, each.plugin), ": ", each.words.join(", "))))),
       told.message && section("Message in the pod's condition", h("p", { class: "quote" }, told.message)),
       told.notes.length > 0 && section("Limits of this answer", h("ul", { class: "small" }, told.notes.map((each) => h("li", null, each)))));
+  }
+
+  // The reason that alone keeps most nodes away tells more than the one that most nodes share.
+  function mainReason(told) {
+    const [first] = [...told.reasons].sort((a, b) => b.onlyReason - a.onlyReason || b.nodes - a.nodes);
+    return [`${number(first.nodes)} of ${count(told.nodes.total, "node")}: ${inWords(first.reason)}`, first.detail ? ` (${first.detail})` : "", told.reasons.length > 1 ? `; ${count(told.reasons.length - 1, "other reason")} below.` : "."];
   }
 
   function reasons(told) {
@@ -177,19 +186,55 @@ export function show(main) {
 
   async function loadFixes(known) {
     const place = body.querySelector("#fixes");
-    fill(place, h("h3", null, "What would help"), h("p", { class: "loading" }, "Trying changes with the real filters…"));
+    fill(place, h("h3", null, "What would help"), h("p", { class: "loading" }, "Trying changes in a copy of the cluster…"));
     try {
       const { header } = await getColumns("api/explain", { ...known, fix: "1" });
       const fixes = header.explanation.fixes || [];
       if (stopped) return;
       fill(place, h("h3", null, "What would help"), fixes.length
-        ? [h("p", { class: "dim small" }, "Each was tried with the real filters."), h("ol", { class: "fixes" }, fixes.map((fix) => h("li", null, fix.changes.map((each) => each.text).join("; "), h("span", { class: "dim" }, ` fits ${fix.node}`, fix.otherNodes ? ` and ${count(fix.otherNodes, "other node")}` : ""), fix.effects.map((each) => h("div", { class: "dim small" }, each)), fix.commands.map((each) => command(each)))))]
+        ? [h("p", { class: "dim small" }, "Each was tried in a copy of the cluster."), h("ol", { class: "fixes" }, fixes.map(fixItem))]
         : h("p", { class: "dim" }, "No small change was found."));
-    } catch (error) { fill(place, h("p", { class: "error" }, error.message)); }
+    } catch (error) { if (!stopped) fill(place, h("p", { class: "error" }, error.message)); }
+  }
+
+  function fixItem(fix) {
+    const said = h("span", { class: "small", role: "status" });
+    const result = fix.places === null ? `fits ${fix.node}${fix.otherNodes ? ` and ${count(fix.otherNodes, "other node")}` : ""}` : `places ${number(fix.places)} of ${count(fix.wanted, "pending pod")}`;
+    const added = fix.changes.filter((each) => each.kind === "AddNode"), canRun = fix.commands.length > 0 || added.length === fix.changes.length;
+    return h("li", null, h("div", { class: "fix" }, h("strong", null, fix.changes.map((each) => each.text).join("; ")), h("span", { class: "dim" }, result),
+      store.meta.canAct && !attempt && !current().params.get("at") && canRun && button("Apply", (event) => applyFix(fix, added, event.target, said), { class: "primary" }),
+      fix.commands.length > 0 && copyButton(fix.commands.join("\n")), said),
+    fix.effects.map((each) => h("div", { class: "dim small" }, each)),
+    fix.commands.length > 0 && h("details", null, h("summary", { class: "small" }, fix.commands.length === 1 ? "kubectl command" : "kubectl commands"), fix.commands.map((each) => h("pre", { tabindex: "0" }, h("code", null, each)))));
+  }
+
+  async function applyFix(fix, added, pressed, said) {
+    pressed.disabled = true;
+    fill(said, "Applying…");
+    try {
+      if (!store.decisions) await loadDecisions();
+      for (const each of added) {
+        const [, how, like] = /^add (a node|\d+ nodes) like (.*)$/.exec(each.text);
+        await post("api/act", { action: "add-nodes", count: parseInt(how, 10) || 1, like });
+      }
+      if (fix.commands.length) await post("api/act", { action: "run", commands: fix.commands });
+      fill(said, h("span", { class: "good" }, "Done. Watching the scheduler…"));
+      follow(said);
+    } catch (error) { pressed.disabled = false; fill(said, h("span", { class: "error" }, error.message)); }
+  }
+
+  // What the scheduler makes of it: the pod itself, or the queue if the pod was replaced.
+  function follow(said) {
+    const decided = store.decisions ? store.decisions.length : 0, began = store.queueSize;
+    followed = subscribe((what) => {
+      if (what !== "queue" && what !== "decisions") return;
+      const placed = (store.decisions || []).slice(decided).filter((each) => each.outcome === "scheduled").length;
+      fill(said, h("span", { class: "good" }, placed ? `Done. ${count(placed, "pod")} placed since; ${count(store.queueSize, "pod")} waiting.` : `Done. ${count(store.queueSize, "pod")} waiting${began === store.queueSize ? " as before" : ""}.`), " ", link(address("queue"), "Queue"));
+    });
   }
 
   load();
-  return { stop() { stopped = true; hideTip(); parts.forEach((each) => each.stop()); if (table) table.stop(); }, table: () => table };
+  return { stop() { stopped = true; if (followed) followed(); hideTip(); parts.forEach((each) => each.stop()); if (table) table.stop(); }, table: () => table };
 }
 
 // The summary begins with the verdict, which the chip says already.
@@ -205,8 +250,21 @@ function section(text, ...children) { return h("section", null, h("h3", null, te
 function facts(rows) { return h("dl", { class: "facts" }, rows.map(([key, value]) => h("div", null, h("dt", null, key), h("dd", null, name(String(value)))))); }
 
 export function command(text) {
-  return h("div", { class: "command" }, h("pre", { tabindex: "0" }, h("code", null, text)), button("Copy", async (event) => {
+  return h("div", { class: "command" }, h("pre", { tabindex: "0" }, h("code", null, text)), copyButton(text));
+}
+
+function copyButton(text) {
+  return button("Copy", async (event) => {
     await navigator.clipboard.writeText(text);
     event.target.textContent = "Copied";
-  }, { class: "plain" }));
+  }, { class: "plain" });
+}
+
+// Without a pod in the address: the latest decision.
+async function latest(main, isStopped) {
+  let last = null;
+  try { if (!store.decisions) await loadDecisions(); last = store.decisions[store.decisions.length - 1]; } catch (error) { if (!isStopped()) fill(main, h("h2", null, title), h("p", { class: "error" }, error.message)); return; }
+  if (isStopped()) return;
+  if (last) { amend({ pod: last.pod, number: last.number || "", attempt: store.meta.span && last.number ? last.number : "" }); dispatchEvent(new HashChangeEvent("hashchange")); }
+  else fill(main, h("h2", null, title), h("p", { class: "empty" }, "There is no decision yet. Press / to search for a pod."));
 }

@@ -1,9 +1,11 @@
 // Where cells go: groups as blocks of a grid, side by side in lines that fit the width of the canvas.
 
 // groups: [{title, members: Int32Array}] -> the same with x, y, columns, lines in cells, and the whole size in cells.
-export function arrange(groups, aspect) {
-  const total = groups.reduce((sum, group) => sum + group.members.length, 0);
-  const gap = Math.max(0.25, Math.sqrt(total) / 40), header = Math.max(0.35, Math.sqrt(total) / 25);
+// ratio: height of a cell by its width, other than 1 if few nodes then fill the canvas better.
+export function arrange(groups, canvasWidth, canvasHeight) {
+  const aspect = Math.max(0.5, canvasWidth / canvasHeight), total = groups.reduce((sum, group) => sum + group.members.length, 0);
+  // Room between blocks and for their titles, in cells of the size that fills the canvas.
+  const cell = Math.sqrt(canvasWidth * canvasHeight / Math.max(1, total)), gap = 14 / cell, header = 26 / cell;
   let best = null;
   const side = Math.max(1, Math.sqrt(total * aspect));
   for (const wide of [0.8, 1, 1.25, 1.6, 2.2]) for (const tall of [0.5, 0.7, 1, 1.4, 2, 3]) {
@@ -11,7 +13,9 @@ export function arrange(groups, aspect) {
     const fit = Math.min(aspect / made.width, 1 / made.height);
     if (!best || fit > best.fit) best = { ...made, fit };
   }
-  return best || { groups: [], width: 1, height: 1, header };
+  if (!best) return { groups: [], width: 1, height: 1, ratio: 1 };
+  const wide = (canvasWidth - 16) / best.width, high = (canvasHeight - 16) / best.height;
+  return { ...best, ratio: Math.min(wide, high) < 50 ? 1 : Math.max(0.5, Math.min(1.7, high / wide)) };
 }
 
 function flow(groups, limit, tall, gap, header) {
@@ -39,5 +43,5 @@ function flow(groups, limit, tall, gap, header) {
     }
     y += deep + header + gap;
   }
-  return { groups: placed, width, height: Math.max(1, y - gap), header };
+  return { groups: placed, width, height: Math.max(1, y - gap) };
 }

@@ -1,10 +1,10 @@
 // Views by address, and what surrounds them: navigation, search, theme, messages.
 import { button, fill, forgetColours, h } from "./dom.js";
 import { exportView } from "./export.js";
-import { time } from "./format.js";
+import { number, time } from "./format.js";
 import { address, amend, current } from "./route.js";
 import { openSearch } from "./search.js";
-import { loadNodes, start, store, subscribe } from "./store.js";
+import { loadNodes, start, startNodes, store, subscribe } from "./store.js";
 import * as act from "./act.js";
 import * as decision from "./decision.js";
 import * as decisions from "./decisions.js";
@@ -36,8 +36,9 @@ function refresh() { if (started) render(true); }
 
 function drawNav() {
   const { view } = current();
+  nav.dataset.waiting = store.queueSize;
   const keys = Object.keys(VIEWS).filter((key) => key !== "act" || (store.meta && store.meta.canAct));
-  fill(nav, keys.map((key) => h("a", { href: address(key), "aria-current": key === view ? "page" : null }, VIEWS[key].title)));
+  fill(nav, keys.map((key) => h("a", { href: address(key), "aria-current": key === view ? "page" : null }, VIEWS[key].title, key === "queue" && store.queueSize > 0 && h("span", { class: "badge figures" }, number(store.queueSize)))));
 }
 
 function drawTools() {
@@ -46,11 +47,15 @@ function drawTools() {
     button([h("span", null, "Search "), h("kbd", null, "/")], openSearch, { "aria-keyshortcuts": "/" }),
     button("Export", () => exportView(main, shown), { title: "Save this view as one HTML file" }),
     button(dark === "dark" ? "Light" : "Dark", () => { setTheme(dark === "dark" ? "light" : "dark"); drawTools(); }, { title: "Switch between light and dark" }),
-    h("span", { class: `live is-${store.connection}`, title: store.meta ? store.meta.title : "" }, { live: "live", still: "not live", lost: "offline", expired: "signed out", connecting: "…" }[store.connection]));
+    h("span", { class: `live is-${inThePast() ? "past" : store.connection}`, title: store.meta ? store.meta.title : "" }, inThePast() ? "in the past" : { live: "live", still: "not live", lost: "offline", expired: "signed out", connecting: "…" }[store.connection]));
 }
+
+function inThePast() { return Boolean(Number(current().params.get("at"))); }
 
 function drawStatus() {
   const at = Number(current().params.get("at"));
+  document.body.classList.toggle("past", inThePast());
+  drawTools();
   const parts = [];
   if (store.connection === "lost" || store.connection === "expired") parts.push(h("span", null, store.message));
   if (at) parts.push(h("span", null, "You see the cluster as it was at ", h("strong", null, time(at)), ". "), button(store.meta && store.meta.live ? "Back to now" : "Go to the end", () => { amend({ at: "" }); moment(); }));
@@ -101,7 +106,10 @@ addEventListener("keydown", (event) => {
   const typing = event.target.closest && event.target.closest("input, textarea, select");
   if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey) { event.preventDefault(); openSearch(); }
 });
-subscribe((what) => { if (what === "connection" || what === "meta") { drawTools(); drawStatus(); } });
+subscribe((what) => {
+  if (what === "connection" || what === "meta") drawStatus();
+  if (what === "queue" && nav.dataset.waiting !== String(store.queueSize) && !nav.contains(document.activeElement)) drawNav();
+});
 
 drawNav();
 drawTools();
@@ -110,6 +118,7 @@ try {
   started = true;
   drawNav();
   render(true);
+  await startNodes();
 } catch (error) {
   fill(main, h("div", { class: "view" }, h("h2", null, error.status === 401 ? "Please open the link" : "The page cannot be shown"), h("p", { class: "error" }, error.message)));
 }

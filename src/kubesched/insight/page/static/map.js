@@ -1,19 +1,21 @@
-// Every node as a cell. One pixel per node is kept in a bitmap; panning and zooming only scale it.
+// Every node as a cell, with its pods inside where there is room. Of many nodes, one pixel each is kept in a bitmap that panning and zooming only scale.
+import { byNode, clipped, drawNode, legendOf, podBoxes } from "./boxes.js";
 import { button, canvasBox, css, fill, h, hideTip, link, name, perFrame, select, showTip } from "./dom.js";
 import { amount, count, natural, percent } from "./format.js";
 import { arrange } from "./layout.js";
 import { amend, address, current, go } from "./route.js";
 import { COLOURS, STEPS, ink, legend, pixel, step } from "./scale.js";
-import { getColumns, getJson, loadNodes, store, subscribe } from "./store.js";
+import { getColumns, getJson, loadNodes, loadPlacements, store, subscribe } from "./store.js";
 import { virtualTable } from "./table.js";
 import { texts } from "./columns.js";
 import { nodeActions } from "./act.js";
 
 const CORDONED = 1, TAINTED = 2, NOT_READY = 4, FLASH = 1200;
+const SLICE = 8, CELLS = 5, PODS = 56; // milliseconds of painting per frame; widths from which cells, and pods in them, are drawn one by one
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
 export const title = "Map";
-export const hint = "Every square is a node, grouped by zone; the brighter, the fuller. Scroll to zoom, drag to move, click a node to see what is on it.";
+export const hint = "Every square is a node, grouped by zone; the brighter, the fuller. With room, its pods are drawn inside. Scroll to zoom, drag to move, click a node to see what is on it.";
 
 export function flagTexts(flags) {
   return [[CORDONED, "cordoned"], [TAINTED, "tainted"], [NOT_READY, "not ready"]].filter(([bit]) => flags & bit).map(([, text]) => text);
@@ -30,7 +32,7 @@ export function show(main) {
   const summary = h("p", { class: "summary" });
   fill(main, h("div", { class: "head" }, h("h2", null, title), summary), tools, legendBox, h("div", { class: "split" }, body, panel));
 
-  let layout = null, bitmaps = [], view = null, place = null, hover = -1, stopped = false;
+  let layout = null, bitmaps = [], view = null, place = null, hover = -1, stopped = false, pods = null, hits = [], turn = 0;
 
   // -- what the colours mean ----------------------------------------------------------------------
 
@@ -102,7 +104,7 @@ export function show(main) {
     if (stopped) return;
     drawTools();
     drawSummary();
-    layout = arrange(groups, Math.max(0.5, body.clientWidth / Math.max(200, body.clientHeight)));
+    layout = arrange(groups, body.clientWidth || 600, Math.max(200, body.clientHeight));
     place = new Int32Array(store.nodes.length * 2);
     bitmaps = layout.groups.map((group, at) => {
       group.members.forEach((i, k) => { place[2 * i] = at; place[2 * i + 1] = k; });
@@ -113,27 +115,52 @@ export function show(main) {
       const image = context.createImageData(group.columns, group.lines);
       return { canvas, context, image, pixels: new Uint32Array(image.data.buffer) };
     });
-    paintAll();
     view = null;
     if (table) setRows();
-    redraw();
+    paintAll();
+    loadPods();
   }
+
+  // Few nodes have room for their pods.
+  async function loadPods() {
+    try {
+      const placements = await loadPlacements();
+      if (stopped) return;
+      pods = placements && byNode(placements);
+      drawTools();
+      redraw();
+    } catch { pods = null; /* the map is drawn without pods */ }
+  }
+  const loadPodsSoon = debouncedOnce(() => { if (!stopped && store.nodes && !state.pod) loadPods(); }, 250);
 
   function pixelOf(i) {
     const share = colourOf(i);
     return share < 0 ? pixel(css("--none")) : STEPS[step(share)];
   }
 
+  // In slices, so that the first of 100,000 nodes are seen at once.
   function paintAll() {
-    const none = pixel(css("--none"));
-    bitmaps.forEach((bitmap, at) => {
-      const { members } = layout.groups[at];
-      for (let k = 0; k < members.length; k++) {
-        const share = colourOf(members[k]);
-        bitmap.pixels[k] = share < 0 ? none : STEPS[step(share)];
+    const none = pixel(css("--none")), mine = ++turn;
+    let at = 0, from = 0;
+    (function slice() {
+      if (stopped || mine !== turn) return;
+      const until = performance.now() + SLICE;
+      while (at < bitmaps.length && performance.now() < until) {
+        const { members } = layout.groups[at], { pixels, context, image } = bitmaps[at], to = Math.min(members.length, from + 5000);
+        for (let k = from; k < to; k++) {
+          const share = colourOf(members[k]);
+          pixels[k] = share < 0 ? none : STEPS[step(share)];
+        }
+        from = to;
+        if (from < members.length) continue;
+        context.putImageData(image, 0, 0);
+        at++;
+        from = 0;
       }
-      bitmap.context.putImageData(bitmap.image, 0, 0);
-    });
+      if (from) bitmaps[at].context.putImageData(bitmaps[at].image, 0, 0);
+      redraw();
+      if (at < bitmaps.length) requestAnimationFrame(slice);
+    })();
   }
 
   function paint(indices) {
@@ -153,93 +180,79 @@ export function show(main) {
   const box = canvasBox("Map of nodes. Arrow keys move between nodes, Enter opens one, plus and minus zoom.", draw, { role: "application", "aria-roledescription": "map of nodes" });
 
   function fitted(width, height) {
-    const pad = 16, scale = Math.min((width - 2 * pad) / layout.width, (height - 2 * pad) / layout.height, 96);
-    return { scale, x: (width - layout.width * scale) / 2, y: Math.max(pad, Math.min((height - layout.height * scale) / 2, 40)) };
+    const pad = 8, scale = Math.min((width - 2 * pad) / layout.width, (height - 2 * pad) / (layout.height * layout.ratio), 420);
+    return { scale, x: (width - layout.width * scale) / 2, y: Math.max(pad, Math.min((height - layout.height * scale * layout.ratio) / 2, 24)) };
   }
 
   function draw(context, width, height) {
     context.clearRect(0, 0, width, height);
+    hits = [];
     if (!layout || !store.nodes) return;
     view = view || fitted(width, height);
     context.imageSmoothingEnabled = false;
-    const { scale } = view, ground = css("--page"), dim = css("--dim");
+    const { scale } = view, high = scale * layout.ratio, dim = css("--dim");
     layout.groups.forEach((group, at) => {
-      const x = view.x + group.x * scale, y = view.y + group.y * scale, w = group.columns * scale, tall = group.lines * scale;
+      const x = view.x + group.x * scale, y = view.y + group.y * high, w = group.columns * scale, tall = group.lines * high;
       if (x > width || y > height || x + w < 0 || y + tall < 0) return;
-      context.drawImage(bitmaps[at].canvas, x, y, w, tall);
-      if (scale >= 5) gaps(context, group, x, y, scale, width, height, ground);
+      if (scale < CELLS) context.drawImage(bitmaps[at].canvas, x, y, w, tall);
+      else visible(group, x, y, scale, high, width, height, (i, left, top) => cell(context, i, left, top, scale, high));
       if (group.title && (w > 40 || layout.groups.length < 12)) {
         context.fillStyle = dim;
         context.font = "12px system-ui, sans-serif";
+        context.textBaseline = "alphabetic";
         const room = Math.max(w, 60), whole = `${group.title} · ${count(group.members.length, "node")}`;
         context.fillText(context.measureText(whole).width <= room ? whole : clipped(context, group.title, room), x, y - 6);
       }
-      if (scale >= 7) details(context, group, x, y, scale, width, height);
     });
-    flash(context, scale);
+    flash(context);
     if (state.scores && state.scores.chosen) outline(context, store.nodes.indexOf(state.scores.chosen), css("--accent"), 3);
     outline(context, store.nodes.indexOf(state.selected), css("--text"), 2);
     if (hover >= 0) outline(context, hover, css("--dim"), 1);
   }
 
-  function gaps(context, group, x, y, scale, width, height, ground) {
-    context.fillStyle = ground;
-    const line = Math.max(1, Math.min(4, scale / 16));
-    for (let c = 1; c < group.columns; c++) {
-      const at = x + c * scale;
-      if (at > 0 && at < width) context.fillRect(at - line, y, line, group.lines * scale);
-    }
-    for (let r = 1; r < group.lines; r++) {
-      const at = y + r * scale;
-      if (at > 0 && at < height) context.fillRect(x, at - line, group.columns * scale, line);
-    }
-  }
-
-  function visible(group, x, y, scale, width, height, each) {
+  function visible(group, x, y, scale, high, width, height, each) {
     const c0 = Math.max(0, Math.floor(-x / scale)), c1 = Math.min(group.columns - 1, Math.floor((width - x) / scale));
-    const r0 = Math.max(0, Math.floor(-y / scale)), r1 = Math.min(group.lines - 1, Math.floor((height - y) / scale));
+    const r0 = Math.max(0, Math.floor(-y / high)), r1 = Math.min(group.lines - 1, Math.floor((height - y) / high));
     for (let r = r0; r <= r1; r++) for (let c = c0; c <= c1; c++) {
       const k = r * group.columns + c;
-      if (k < group.members.length) each(group.members[k], x + c * scale, y + r * scale);
+      if (k < group.members.length) each(group.members[k], x + c * scale, y + r * high);
     }
   }
 
-  function details(context, group, x, y, scale, width, height) {
-    const nodes = store.nodes;
+  // One node on whole pixels, with a gap to its right and below.
+  function cell(context, i, x, y, scale, high) {
+    const nodes = store.nodes, gap = Math.max(1, Math.min(6, Math.round(scale / 16))), share = colourOf(i), flags = nodes.columns.flags[i];
+    const left = Math.round(x), top = Math.round(y), wide = Math.round(x + scale) - left - gap, tall = Math.round(y + high) - top - gap;
+    if (pods && !state.pod && scale >= PODS) {
+      const whole = nodes.columns[`allocatable ${state.colour}`] ? nodes.columns[`allocatable ${state.colour}`][i] : 0;
+      const boxes = podBoxes(pods.get(nodes.names[i]) || [], whole, state.colour, left, top, wide, tall);
+      drawNode(context, { name: nodes.names[i], share, marks: flagTexts(flags).join(", ") }, boxes, left, top, wide, tall);
+      hits.push(...boxes);
+      return;
+    }
+    context.fillStyle = share < 0 ? css("--none") : COLOURS[step(share)];
+    context.fillRect(left, top, wide, tall);
+    const dark = share < 0 ? css("--text") : ink(step(share));
+    if (flags && scale >= 7) {
+      const size = Math.min(14, scale / 2.6);
+      context.fillStyle = dark;
+      context.beginPath();
+      context.moveTo(left + wide - size, top);
+      context.lineTo(left + wide, top);
+      context.lineTo(left + wide, top + size);
+      context.fill();
+    }
+    if (scale < 52) return;
+    context.fillStyle = dark;
+    context.font = "11px system-ui, sans-serif";
     context.textBaseline = "alphabetic";
-    visible(group, x, y, scale, width, height, (i, left, top) => {
-      const share = colourOf(i), dark = share < 0 ? css("--text") : ink(step(share));
-      if (nodes.columns.flags[i]) {
-        context.fillStyle = dark;
-        context.beginPath();
-        const size = Math.min(14, scale / 2.6);
-        context.moveTo(left + scale - 2 - size, top + 1);
-        context.lineTo(left + scale - 2, top + 1);
-        context.lineTo(left + scale - 2, top + 1 + size);
-        context.fill();
-      }
-      if (scale >= 52) {
-        context.fillStyle = dark;
-        context.font = "11px system-ui, sans-serif";
-        context.fillText(clipped(context, nodes.names[i], scale - 12), left + 5, top + 16);
-        context.fillText(state.pod ? clipped(context, textOf(i), scale - 12) : share < 0 ? "–" : `${Math.round(share * 100)} %`, left + 5, top + 31);
-      }
-    });
-  }
-
-  function clipped(context, text, room) {
-    if (context.measureText(text).width <= room) return text;
-    let low = 0, high = text.length;
-    while (low < high) {
-      const middle = (low + high + 1) >> 1;
-      if (context.measureText(text.slice(0, middle) + "…").width <= room) low = middle; else high = middle - 1;
-    }
-    return low ? text.slice(0, low) + "…" : "";
+    context.fillText(clipped(context, nodes.names[i], wide - 10), left + 5, top + 16);
+    context.fillText(state.pod ? clipped(context, textOf(i), wide - 10) : share < 0 ? "–" : `${Math.round(share * 100)} %`, left + 5, top + 31);
   }
 
   function cellAt(i) {
     const group = layout.groups[place[2 * i]], k = place[2 * i + 1];
-    return [view.x + (group.x + k % group.columns) * view.scale, view.y + (group.y + Math.floor(k / group.columns)) * view.scale];
+    return [view.x + (group.x + k % group.columns) * view.scale, view.y + (group.y + Math.floor(k / group.columns)) * view.scale * layout.ratio];
   }
 
   function outline(context, i, colour, width) {
@@ -247,7 +260,7 @@ export function show(main) {
     const [x, y] = cellAt(i);
     context.strokeStyle = colour;
     context.lineWidth = width;
-    context.strokeRect(x - 1, y - 1, view.scale + 1, view.scale + 1);
+    context.strokeRect(Math.round(x) - 1, Math.round(y) - 1, view.scale, view.scale * layout.ratio);
   }
 
   function flash(context) {
@@ -270,7 +283,7 @@ export function show(main) {
 
   function nodeAt(x, y) {
     if (!layout || !view) return -1;
-    const cx = (x - view.x) / view.scale, cy = (y - view.y) / view.scale;
+    const cx = (x - view.x) / view.scale, cy = (y - view.y) / (view.scale * layout.ratio);
     for (const group of layout.groups) {
       const c = Math.floor(cx - group.x), r = Math.floor(cy - group.y);
       if (c >= 0 && r >= 0 && c < group.columns && r < group.lines) {
@@ -283,7 +296,7 @@ export function show(main) {
 
   function zoom(factor, x, y) {
     if (!view) return;
-    const scale = Math.max(0.2, Math.min(160, view.scale * factor)), by = scale / view.scale;
+    const scale = Math.max(0.2, Math.min(600, view.scale * factor)), by = scale / view.scale;
     view = { scale, x: x - (x - view.x) * by, y: y - (y - view.y) * by };
     redraw();
   }
@@ -311,9 +324,10 @@ export function show(main) {
     }
     const i = nodeAt(event.offsetX, event.offsetY);
     if (i !== hover) { hover = i; redraw(); }
+    const hit = hits.find((each) => event.offsetX >= each.x && event.offsetX < each.x + each.w && event.offsetY >= each.y && event.offsetY < each.y + each.h);
     if (i < 0) hideTip();
     else showTip(event.clientX, event.clientY, h("strong", null, name(store.nodes.names[i])), h("br"), textOf(i),
-      flagTexts(store.nodes.flags(i)).map((text) => [h("br"), text]));
+      flagTexts(store.nodes.flags(i)).map((text) => [h("br"), text]), hit && [h("br"), name(hit.pod.pod), h("br"), `requests ${amount("cpu", hit.pod.cpu)}, ${amount("memory", hit.pod.memory)}`]);
   });
   canvas.addEventListener("pointerup", (event) => {
     if (drag && !drag.moved) {
@@ -369,7 +383,7 @@ export function show(main) {
         button("+", () => zoom(1.5, canvas.clientWidth / 2, canvas.clientHeight / 2), { "aria-label": "Zoom in" })));
     fill(legendBox, state.as === "table" ? null : state.pod
       ? legend("Total score", state.scores && state.scores.high ? String(state.scores.low) : "low", state.scores && state.scores.high ? String(state.scores.high) : "high", [["--none", "rejected"], ["transparent", "chosen", "chosen"]])
-      : legend(state.colour === "pods" ? "Pods of allowed pods" : `${state.colour} requested`, "0 %", "100 %", [["--none", "node has none"], ["--dim", "cordoned, tainted or not ready", "corner"]]));
+      : legend(state.colour === "pods" ? "Pods of allowed pods" : `${state.colour} requested`, "0 %", "100 %", pods ? legendOf(store.placements) : [["--none", "node has none"], ["--dim", "cordoned, tainted or not ready", "corner"]]));
   }
 
   function drawSummary() {
@@ -433,6 +447,7 @@ export function show(main) {
       h("div", { class: "panelhead" }, h("h3", null, name(node.name)), button("×", () => open(""), { class: "plain", "aria-label": "Close" })),
       h("dl", null, Object.entries(node.amounts).filter(([, [, whole]]) => whole).map(([resource, [used, whole]]) => [h("dt", null, resource), h("dd", null, usage(resource, used, whole))])),
       (node.cordoned || node.taints.length > 0) && h("p", null, node.cordoned && h("span", { class: "chip" }, "cordoned"), node.taints.map((each) => h("span", { class: "chip", title: each }, name(each)))),
+      h("p", null, link(address("whatif", { changes: JSON.stringify({ drain: [node.name] }) }), "What if it were drained?")),
       store.meta.canAct && !current().params.get("at") && nodeActions(node, () => open(node.name)),
       h("h4", null, count(node.podCount, "pod")),
       h("ul", { class: "plain" }, node.pods.map((each) => h("li", null, link(address("decision", { pod: each.pod }), each.pod), h("span", { class: "dim figures" }, ` ${amount("cpu", each.cpu)}, ${amount("memory", each.memory)}`)))),
@@ -447,7 +462,9 @@ export function show(main) {
   const unsubscribe = subscribe((what) => {
     if (stopped) return;
     if (what === "nodes") { if (state.selected) refreshPanel(); rebuild(); }
+    else if (what === "loading" && !layout) fill(summary, store.loaded ? `Loading nodes… ${Math.round(store.loaded * 100)} %` : "Loading nodes…");
     else if (what === "changed") {
+      if (pods) loadPodsSoon();
       paint(store.changed.keys());
       slowSummary();
       if (table) table.redraw(); else redraw();
@@ -455,8 +472,10 @@ export function show(main) {
     } else if (what === "theme") { paintAll(); drawTools(); redraw(); }
   });
 
+  fill(summary, "Loading nodes…");
   (async () => {
-    await loadIfNeeded();
+    try { await loadIfNeeded(); } catch (error) { fill(summary, h("span", { class: "error" }, error.message)); return; }
+    if (stopped) return;
     showBody();
     try { await loadScores(); } catch (error) { fill(summary, error.message); state.pod = ""; }
     if (stopped) return;

@@ -57,6 +57,7 @@ export function openSearch() {
       at = Math.max(0, Math.min(found.length - 1, at + (event.key === "ArrowDown" ? 1 : -1)));
       draw();
     } else if (event.key === "Enter") { event.preventDefault(); choose(at); }
+    else if (event.key === "Escape") { event.preventDefault(); dialog.close(); } // a search field would only be cleared
   });
 }
 

@@ -3,7 +3,8 @@ import { texts, unpack } from "./columns.js";
 import { current } from "./route.js";
 
 export const store = {
-  meta: null, nodes: null, decisions: null, queue: {}, connection: "connecting", message: "", changed: new Map(),
+  meta: null, nodes: null, decisions: null, placements: null, queue: {}, connection: "connecting", message: "", changed: new Map(), loaded: 0,
+  get queueSize() { return Object.values(this.queue).reduce((sum, each) => sum + each, 0); },
 };
 const listeners = new Set();
 
@@ -44,8 +45,23 @@ export function query(path, params) {
 
 export async function getJson(path, params, options) { return (await ask(query(path, params), options)).json(); }
 
-export async function getColumns(path, params, options) {
-  return unpack(await (await ask(query(path, params), options)).arrayBuffer());
+export async function getColumns(path, params, options, onpart) {
+  const response = await ask(query(path, params), options);
+  return unpack(onpart ? await inParts(response, onpart) : await response.arrayBuffer());
+}
+
+// The body, and how much of it has come, for a sign of loading.
+async function inParts(response, onpart) {
+  const whole = Number(response.headers.get("Content-Length")), reader = response.body.getReader(), parts = [];
+  let size = 0;
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    parts.push(value);
+    size += value.length;
+    onpart(whole ? size / whole : 0);
+  }
+  return new Blob(parts).arrayBuffer();
 }
 
 export async function post(path, body, options) {
@@ -121,13 +137,34 @@ export class Nodes {
   }
 }
 
-let loading = null;
+let loading = null, loadingAt = "";
 
-export async function loadNodes() {
-  if (!loading) loading = getColumns("api/nodes").finally(() => { loading = null; });
-  store.nodes = new Nodes(await loading);
-  tell("nodes");
-  return store.nodes;
+export function loadNodes() {
+  const at = current().params.get("at") || "";
+  if (!loading || loadingAt !== at) {
+    const mine = fetchNodes(at).finally(() => { if (loading === mine) loading = null; });
+    loading = mine;
+    loadingAt = at;
+  }
+  return loading;
+}
+
+async function fetchNodes(at) {
+  store.loaded = 0;
+  const nodes = new Nodes(await getColumns("api/nodes", { at }, {}, (share) => { store.loaded = share; tell("loading"); }));
+  if ((current().params.get("at") || "") === at) {
+    store.nodes = nodes;
+    tell("nodes");
+  }
+  return nodes;
+}
+
+// Pods on nodes, while a screen has room for them; null for larger clusters.
+const MOST_DRAWN = 200;
+
+export async function loadPlacements() {
+  store.placements = store.nodes && store.nodes.length <= MOST_DRAWN ? await getJson("api/placements") : null;
+  return store.placements;
 }
 
 // -- decisions ----------------------------------------------------------------------------------
@@ -160,12 +197,14 @@ function setConnection(state, message) {
   tell("connection");
 }
 
+// Views can be drawn as soon as it is known what is looked at; nodes follow.
 export async function start() {
-  const nodes = getColumns("api/nodes");
-  nodes.catch(() => { /* the first of the two to fail is reported */ });
   store.meta = await getJson("api/meta", { at: "" });
   tell("meta");
-  store.nodes = new Nodes(await nodes);
+}
+
+export async function startNodes() {
+  await loadNodes();
   if (store.meta.live) openStream();
   else setConnection("still");
 }

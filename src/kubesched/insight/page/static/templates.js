@@ -69,14 +69,29 @@ metadata:
 status:
   allocatable: {cpu: "32", memory: 128Gi, pods: "110"}
 `,
-  "another configuration": `apiVersion: kubescheduler.config.k8s.io/v1
+};
+
+const configured = (type) => `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 profiles:
 - schedulerName: default-scheduler
   pluginConfig:
   - name: NodeResourcesFit
     args:
-      scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}, {name: memory, weight: 1}]}
----
-${deployment("extra", 10, "500m")}`,
+      scoringStrategy: {type: ${type}, resources: [{name: cpu, weight: 1}, {name: memory, weight: 1}]}
+`;
+
+export const CONFIGURATIONS = {
+  "fill nodes up (MostAllocated)": configured("MostAllocated"),
+  "emptiest nodes first (LeastAllocated)": configured("LeastAllocated"),
 };
+
+WHAT_IF_ONLY["another configuration"] = `${configured("MostAllocated")}---
+${deployment("extra", 10, "500m")}`;
+WHAT_IF_ONLY["all changes"] = `apiVersion: kubesched/v1
+kind: Changes
+drain: [node-1]
+scale: {deployment/demo/web: 10}
+addNodes: {node-0: 2}
+requests: {deployment/demo/worker: {cpu: 250m}}
+`;

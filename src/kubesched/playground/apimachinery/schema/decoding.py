@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from difflib import get_close_matches
 from functools import cache
 from typing import Annotated, Any
 
@@ -81,10 +82,13 @@ def fits_strictly(group: str, kind: str, body: bytes) -> bool:
     return True
 
 
-def unknown_fields(group: str, kind: str, obj: JsonObject) -> list[str]:
-    """Paths of fields that a built-in kind does not have; empty for other kinds."""
+def unknown_fields(group: str, kind: str, obj: JsonObject) -> dict[str, str]:
+    """Paths of fields that a built-in kind does not have; empty for other kinds.
+
+    Each with the nearest name that the kind has in that place, or nothing.
+    """
     kind_type = type_of_kind(group, kind)
-    paths: list[str] = []
+    paths: dict[str, str] = {}
     if kind_type is not None:
         _collect_unknown(TypeRef("object", kind_type.name), obj, "", paths, is_top=True)
     return paths
@@ -195,7 +199,7 @@ def _go_type(ref: TypeRef) -> str:
 
 
 def _collect_unknown(
-    ref: TypeRef, value: Json, path: str, paths: list[str], *, is_top: bool = False
+    ref: TypeRef, value: Json, path: str, paths: dict[str, str], *, is_top: bool = False
 ) -> None:
     if ref.shape == "object" and isinstance(value, dict):
         known = {
@@ -207,7 +211,7 @@ def _collect_unknown(
         for key, item in value.items():
             here = f"{path}.{key}" if path else key
             if key not in known:
-                paths.append(here)
+                paths[here] = next(iter(get_close_matches(key, known, n=1)), "")
             else:
                 _collect_unknown(known[key], item, here, paths)
     elif ref.shape == "list" and isinstance(value, list):
