@@ -74,10 +74,6 @@ class ResourceInfo:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
-    def list_kind(self) -> str:
-        return self.kind + "List"
-
-    @property
     def is_stored_only(self) -> bool:
         """Whether no controller acts on the objects."""
         return self.key in STORED_ONLY

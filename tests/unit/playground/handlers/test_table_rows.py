@@ -285,20 +285,8 @@ async def test_events_show_what_happened_to_whom(http, api, clock):
     )
 
 
-SLICE = {"addressType": "IPv4", "ports": [{"port": 80}, {"name": "x"}], "endpoints": [{"addresses": [f"10.0.0.{n}"]} for n in range(5)]}  # fmt: skip
-SCALER = {"spec": {"minReplicas": 2, "maxReplicas": 5, "scaleTargetRef": {"kind": "Deployment", "name": "web"}, "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}]}}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("path", "obj", "cells"),
-    [
-        pytest.param("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", SLICE, ["IPv4", "80,x", "10.0.0.0,10.0.0.1,10.0.0.2 + 2 more..."], id="endpoint slice"),
-        pytest.param("/apis/networking.k8s.io/v1/namespaces/default/ingresses", {"spec": {"rules": [{"host": "a"}], "tls": [{}]}}, ["<none>", "a", "", "80, 443"], id="ingress"),
-        pytest.param("/apis/networking.k8s.io/v1/namespaces/default/networkpolicies", {"spec": {"podSelector": {"matchLabels": {"a": "b"}}}}, ["a=b"], id="network policy"),
-        pytest.param("/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers", SCALER, ["Deployment/web", "cpu: <unknown>/80%", "2", "5", 0], id="autoscaler"),
-    ],
-)  # fmt: skip
-async def test_rows_of_networking(http, path, obj, cells):
-    await http.post(path, {"metadata": {"name": "x"}, **obj})
-    (row,) = (await http.get(path, accept=TABLE))["rows"]
-    assert row["cells"][:-1] == ["x", *cells]
+async def test_objects_that_nothing_acts_on_show_name_and_age(http):
+    path = "/apis/networking.k8s.io/v1/namespaces/default/ingresses"
+    await http.post(path, {"metadata": {"name": "x"}, "spec": {"rules": [{"host": "a"}]}})
+    names, cells = await rows(http, path)
+    assert (names, cells[0][0]) == (["Name", "Age"], "x")

@@ -149,20 +149,6 @@ def _role(obj: JsonObject) -> str:
     return f"{reference.get('kind', '')}/{reference.get('name', '')}"
 
 
-def _endpoints(obj: JsonObject) -> str:
-    rows = []
-    for subset in obj.get("subsets") or ():
-        ports = [entry.get("port") for entry in subset.get("ports") or ()] or [None]
-        rows += [
-            f"{address.get('ip')}:{port}" if port else str(address.get("ip"))
-            for port in ports
-            for address in subset.get("addresses") or ()
-        ]
-    if len(rows) > 3:
-        return f"{','.join(rows[:3])} + {len(rows) - 3} more..."
-    return ",".join(rows) or NONE
-
-
 _CREATED_AT_COLUMNS = (NAME, text("Created At", "metadata", "creationTimestamp"))
 _ROLE_BINDING_COLUMNS = (NAME, Column("Role", lambda obj, _: _role(obj)), AGE)
 
@@ -206,7 +192,6 @@ CLUSTER: dict[str, tuple[Column, ...]] = {
         AGE,
     ),
     "customresourcedefinitions.apiextensions.k8s.io": _CREATED_AT_COLUMNS,
-    "endpoints": (NAME, Column("Endpoints", lambda obj, _: _endpoints(obj)), AGE),
     "events": (
         Column("Last Seen", lambda obj, now: age(_event_times(obj)[1], now)),
         text("Type", "type"),

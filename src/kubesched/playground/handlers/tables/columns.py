@@ -8,7 +8,6 @@ from kubesched.playground.apimachinery.catalog import ResourceInfo
 from kubesched.playground.apimachinery.objects import JsonObject
 from kubesched.playground.handlers.tables.cluster import CLUSTER
 from kubesched.playground.handlers.tables.custom import custom_columns
-from kubesched.playground.handlers.tables.networking import NETWORKING
 from kubesched.playground.handlers.tables.pods import POD_COLUMNS
 from kubesched.playground.handlers.tables.table import AGE, NAME, Column, build_table
 from kubesched.playground.handlers.tables.workloads import WORKLOADS
@@ -17,7 +16,7 @@ from kubesched.playground.storage.store import Entry
 
 DEFAULT_COLUMNS = (NAME, AGE)
 
-COLUMNS = {**CLUSTER, **NETWORKING, **WORKLOADS, "pods": POD_COLUMNS}
+COLUMNS = {**CLUSTER, **WORKLOADS, "pods": POD_COLUMNS}
 
 
 def columns_for(registry: RestStorage, resource: ResourceInfo) -> tuple[Column, ...]:
