@@ -102,7 +102,9 @@ def apply(pod: JsonObject, transition: Transition, place: Place, now: float) -> 
             break  # those behind it do not start
     if init_changes:
         _change(pod, status, "initContainers", "initContainerStatuses", init_changes, now)
-    if transition.containers is not None:
+    is_blocked = _not_initialized(pod, status_of(pod), status_of(pod).get("phase", "Pending"))
+    ends = transition.containers is not None and transition.containers.state == "terminated"
+    if transition.containers is not None and not (ends and is_blocked):  # else they never ran
         changes = {
             container["name"]: transition.containers
             for container in containers_in(pod, "containers")

@@ -467,6 +467,20 @@ def init_pod(world, restart_policy):
     world.run(5)
 
 
+def test_containers_behind_a_failing_init_container_have_never_run_when_the_pod_goes(world):
+    init_pod(world, "Always")
+    seen = []
+    world.api.subscribe("pods", lambda _type, pod, _old: seen.append(pod), replay=False)
+    world.delete("pods", "solo")
+    world.run(5)
+    assert not world.exists("pods", "solo")
+    last = seen[-1]["status"]
+    assert last["phase"] == "Failed"
+    assert [each["state"] for each in last["containerStatuses"]] == [
+        {"waiting": {"reason": "PodInitializing"}}
+    ]
+
+
 def test_a_failing_init_container_fails_a_pod_that_does_not_restart(world):
     init_pod(world, "Never")
     assert status(world)["phase"] == "Failed"
