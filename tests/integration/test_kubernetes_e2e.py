@@ -1,7 +1,7 @@
-"""Upstream's e2e specs for scheduling, and its conformance specs of the workload controllers, against `kubesched up`.
+"""Upstream's e2e specs against `kubesched up`: each ends as `kubernetes_e2e_specs.txt` expects.
 
-Which specs need real containers is read from the how-to page. The specs are dealt out to several clusters, which are
-played at a time: most of their time is waiting. Without `e2e.test` only the page is looked at.
+The specs are dealt out to several clusters, which are played at a time: most of their time is
+waiting. Without `e2e.test` only the list and the how-to page are looked at.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -22,19 +23,38 @@ import pytest
 from kubesched.testing.control_plane import ASSETS_VARIABLE
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "run-kubernetes-e2e-tests.md"
-ROW = re.compile(r"^\| `(?P<spec>\[sig-.*)` \| (?P<reason>.+) \|$", re.MULTILINE)
-OFF_BY_DEFAULT = "[Feature:OffByDefault]"
-GROUPS = {
-    "sig-scheduling": (r"\[sig-scheduling\]", 28),
-    "sig-apps conformance": (r"\[sig-apps\].*\[Conformance\]", 48),
-}
+LIST = Path(__file__).parent / "kubernetes_e2e_specs.txt"
+EXPECTATION = re.compile(r"pass|(?:fail|leave out): \S.+")
+GROUP = re.compile(r"\[(sig-[a-z-]+)\] (?:\[(DRA)\] )?")
+COMPLETE = re.compile(r"\[sig-(?:api-machinery|apps|auth|cli|scheduling)\]|\[sig-node\] \[DRA\]")
+"""Specs that must all be in the list; of the others it has those that need no container."""
 CLUSTERS = 4
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 120.0
 RUN_TIMEOUT_S = 3000.0
 
 
-def needing_containers() -> list[str]:
-    return [row["spec"] for row in ROW.finditer(PAGE.read_text())]
+def expectations() -> dict[str, str]:
+    """What is expected of each spec: `pass`, or `fail` or `leave out` with a reason."""
+    found: dict[str, str] = {}
+    expected = ""
+    for line in LIST.read_text().splitlines():
+        if line.startswith("  "):
+            assert EXPECTATION.fullmatch(expected), expected
+            assert line.strip() not in found, line
+            found[line.strip()] = expected
+        elif not line.startswith("#"):
+            expected = line
+    return found
+
+
+def group_of(spec: str) -> str:
+    match = GROUP.match(spec)
+    assert match is not None, spec
+    return match[2] or match[1]
+
+
+def groups() -> list[str]:
+    return sorted(set(map(group_of, expectations())))
 
 
 def binary() -> str | None:
@@ -42,32 +62,50 @@ def binary() -> str | None:
     return shutil.which("e2e.test", path=folders)
 
 
-def test_the_page_lists_every_spec_once_and_its_command_skips_them():
-    specs = needing_containers()
-    assert len(set(specs)) == len(specs) == 12
-    lines = re.findall(r"^    (skip=.*\n(?:        .*\n)*)", PAGE.read_text(), re.MULTILINE)
-    script = lines[0] + 'printf %s "$skip"'
+def test_the_page_states_the_figures_of_the_list():
+    counts = Counter(
+        (group_of(spec), expected.partition(":")[0]) for spec, expected in expectations().items()
+    )
+    rows = re.findall(
+        r"^\| `?([^|`]+)`? \| (\d+) \| (\d+) \| (\d+) \|$", PAGE.read_text(), re.MULTILINE
+    )
+    kinds = ("pass", "fail", "leave out")
+    stated = {
+        (group, kind): int(n) for group, *ns in rows for kind, n in zip(kinds, ns, strict=True)
+    }
+    sums = {("all", kind): sum(n for (_, k), n in counts.items() if k == kind) for kind in kinds}
+    made = {(group, kind): counts[group, kind] for group in groups() for kind in kinds}
+    assert stated == made | sums
+
+
+def test_the_command_on_the_page_selects_what_passes():
+    lines = re.findall(r"^    (focus=.*\n(?:        .*\n)*)", PAGE.read_text(), re.MULTILINE)
+    script = lines[0] + 'printf %s "$focus"'
     made = subprocess.run(["bash", "-c", script], cwd=PAGE.parents[2], capture_output=True, text=True, check=True)  # fmt: skip
-    for spec in specs:
-        assert re.search(made.stdout, spec), spec
-    assert re.search(made.stdout, f"[sig-scheduling] Workload {OFF_BY_DEFAULT} works")
-    assert not re.search(made.stdout, "[sig-apps] Job should delete a job [Conformance]")
+    passing = [spec for spec, expected in expectations().items() if expected == "pass"]
+    assert made.stdout == "|".join(
+        literal(spec) for spec in passing if group_of(spec) == "sig-scheduling"
+    )
+
+
+@pytest.mark.real
+async def test_the_list_has_every_spec_of_its_groups(tmp_path):
+    listed, present = expectations(), await selected(required_binary(), tmp_path)
+    assert set(listed) <= present
+    assert {spec for spec in present if COMPLETE.match(spec)} <= set(listed)
 
 
 @pytest.mark.real
 @pytest.mark.timeout(RUN_TIMEOUT_S + 300)
-@pytest.mark.parametrize("group", GROUPS)
-async def test_specs_pass(group, tmp_path):
-    program = binary()
-    if program is None:
-        pytest.skip(f"needs Kubernetes' e2e.test in ${ASSETS_VARIABLE} or on the PATH")
-    focus, expected = GROUPS[group]
-    listed = await selected(program, focus, tmp_path)
-    left_out = needing_containers()
-    assert group != "sig-apps conformance" or set(left_out) <= set(listed)
-    specs = [spec for spec in listed if spec not in left_out and OFF_BY_DEFAULT not in spec]
-    assert len(specs) == expected
-    shares = [specs[index::CLUSTERS] for index in range(CLUSTERS)]
+@pytest.mark.parametrize("group", groups())
+async def test_specs_end_as_expected(group, tmp_path):
+    program = required_binary()
+    wanted = {
+        spec: {"pass": "passed", "fail": "failed"}[kind]
+        for spec, expected in expectations().items()
+        if group_of(spec) == group and (kind := expected.partition(":")[0]) != "leave out"
+    }
+    shares = [list(wanted)[index::CLUSTERS] for index in range(CLUSTERS)]
     folders = [tmp_path / str(index) for index in range(CLUSTERS)]
     for folder in folders:
         folder.mkdir()
@@ -75,15 +113,21 @@ async def test_specs_pass(group, tmp_path):
         *(play(program, share, folder) for share, folder in zip(shares, folders, strict=True))
     )
     states = {spec: state for outcome in outcomes for spec, state in outcome.items()}
-    assert {spec: state for spec, state in states.items() if state != "passed"} == {}
-    assert set(states) == set(specs)
+    assert {spec: states.get(spec) for spec in wanted if states.get(spec) != wanted[spec]} == {}
 
 
-async def selected(program: str, focus: str, folder: Path) -> list[str]:
-    """The names of the specs that an expression selects."""
+def required_binary() -> str:
+    program = binary()
+    if program is None:
+        pytest.skip(f"needs Kubernetes' e2e.test in ${ASSETS_VARIABLE} or on the PATH")
+    return program
+
+
+async def selected(program: str, folder: Path) -> set[str]:
+    """The names of all specs."""
     nowhere = folder / "nowhere.kubeconfig"
     nowhere.write_text("apiVersion: v1\nkind: Config\n")
-    return sorted(await run(program, nowhere, focus, folder, "--ginkgo.dry-run"))
+    return set(await run(program, nowhere, ".", folder, "--ginkgo.dry-run"))
 
 
 async def play(program: str, specs: list[str], folder: Path) -> dict[str, str]:
@@ -100,10 +144,12 @@ def literal(text: str) -> str:
 
 @contextlib.asynccontextmanager
 async def playground(kubeconfig: Path):
-    command = [sys.executable, "-m", "kubesched", "up", "--nodes", "5", "--no-page"]
+    release = ["--kubernetes-version", "1.36"]
+    options = ["--nodes", "5", *release, "--authorization", "rbac", "--no-page"]
     process = await asyncio.create_subprocess_exec(
-        *command, "--kubeconfig", str(kubeconfig), stdout=asyncio.subprocess.PIPE
-    )
+        sys.executable, "-m", "kubesched", "up", *options, "--kubeconfig", str(kubeconfig),
+        stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
     try:
         assert process.stdout is not None
         async with asyncio.timeout(START_TIMEOUT_S):
