@@ -7,7 +7,6 @@ belongs neither to a DaemonSet nor to the kubelet.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Sequence
 
@@ -46,7 +45,8 @@ class Meter:
         self._most_used = 0
         self._submitted: dict[str, float] = {}
         self._waits: dict[str, float] = {}
-        self._digest = hashlib.sha256()
+        self._nodes: dict[str, str] = {}
+        """Pod key -> the node that it got last."""
         self.evictions = 0
         self._series = Series(
             at_s=[],
@@ -65,7 +65,7 @@ class Meter:
 
     def bound(self, key: str, pod: Pod, now: float) -> None:
         """A pod was bound."""
-        self._digest.update(f"{key} {pod.spec.node_name}\n".encode())
+        self._nodes[key] = pod.spec.node_name
         if key in self._submitted:
             self._waits.setdefault(key, max(0.0, now - self._submitted[key]))  # clocks round
         self.occupies(pod, now)
@@ -157,7 +157,7 @@ class Meter:
             else float(len(self._pods_on)),
             nodes_used_most=self._most_used,
             series=series,
-            placements=self._digest.hexdigest(),
+            placements=self._nodes,
             notes=list(notes),
         )
 

@@ -54,8 +54,8 @@ class Outcome(Record):
     """Nodes with a pod of the trace, averaged over time."""
     nodes_used_most: int
     series: Series
-    placements: str
-    """Digest of all placements in binding order: equal digests mean equal placements."""
+    placements: dict[str, str]
+    """Pod -> the node that it got last, in the order of first bindings."""
     notes: list[str]
 
 

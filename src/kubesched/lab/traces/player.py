@@ -29,6 +29,8 @@ from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration, Plugin, Plugins
 from kubesched.framework.pod_status import REASON_SCHEDULER_ERROR
 from kubesched.framework.registry import Registry
+from kubesched.insight.explain import Explainer
+from kubesched.insight.explain.selection import one_node
 from kubesched.insight.state.claim_controller import FINISHED, existing_claims, released
 from kubesched.insight.state.collector import collector_paused
 from kubesched.insight.state.planned_cluster import PlannedCluster
@@ -54,6 +56,8 @@ PAUSE_S = 5.0
 """If the next turn is further away, the recorded scheduler was idle and the replay runs freely."""
 NEVER_S = 1e12
 """Longer than any trace."""
+MOST_TOLD = 5
+"""Pods on other nodes than recorded for which a note says why."""
 SAME_CALL_S = 60.0
 """A plugin's call matches a recorded one that returned at most this much later."""
 
@@ -267,6 +271,11 @@ class _Player:
         """Pod UID -> its arrival."""
         self._placed: dict[str, str] = {}
         """Pod UID -> its last node."""
+        own = trace.own
+        self._recorded = own.placements if own is not None and is_own(trace, cell) else {}
+        """Pod UID -> the node it had in the recording, if it is modelled with its own settings."""
+        self._elsewhere: list[str] = []
+        """Why the first pods that went elsewhere did."""
         self._is_own_removal = False
         turns = (event.time_s for event in trace.events if isinstance(event, Turn))
         self._turns = sorted(turns, reverse=True)
@@ -326,7 +335,32 @@ class _Player:
         notes.append(
             f"{cell.name}: modelled; {same} of {len(logged)} placements are those of the recording"
         )
+        notes += (f"{cell.name}: {told}" for told in self._elsewhere)
+        more = len(logged) - same - len(self._elsewhere)
+        if more > 0:
+            notes.append(
+                f"{cell.name}: {more} more pods are elsewhere or nowhere: one on another node "
+                "moves those after it; -o json has the placements of both"
+            )
         return notes
+
+    def _note_elsewhere(self, pod: Pod, recorded: str) -> None:
+        """Work out why a pod did not get the node that it had in the recording."""
+        node, key = pod.spec.node_name, key_of(pod.metadata)
+        explainer = Explainer(self._world.assembly)
+        told = explainer.explain(pod, one_node(recorded), decided=node)
+        row = next(iter(told.matrix), None)
+        if row is None:
+            why = f"{recorded} is not there"
+        elif not row.feasible:
+            why = "; ".join(text for failure in row.failures for text in failure.lacks)
+            why = f"{recorded} lacks {why}"
+        elif told.chosen is not None and told.chosen.total == row.total:
+            why = "both score the same, and the lot fell differently"
+        else:
+            total = told.chosen.total if told.chosen is not None else None
+            why = f"{recorded} scores {row.total} of {total} with the pods that are elsewhere"
+        self._elsewhere.append(f"{key} went to {node}, not to {recorded}: {why}")
 
     # -- time --------------------------------------------------------------------------------------
 
@@ -462,6 +496,9 @@ class _Player:
         now_s = self._world.now_s
         self._meter.bound(key_of(pod.metadata), pod, now_s)
         self._placed[pod.metadata.uid] = pod.spec.node_name
+        recorded = self._recorded.get(pod.metadata.uid, pod.spec.node_name)
+        if recorded != pod.spec.node_name and len(self._elsewhere) < MOST_TOLD:
+            self._note_elsewhere(pod, recorded)
         self._on_bound(pod)
         arrival = self._lifetimes.get(pod.metadata.uid)
         if arrival is not None and arrival.lifetime_s is not None:

@@ -235,16 +235,14 @@ def to_json(report: Report) -> bytes:
 
 def shown_number(figure: Figure, value: float, *, signed: bool = False) -> str:
     """Format a figure: shares as percentages, seconds in a suitable unit."""
-    sign = "+" if signed and value > 0 else ""
+    size, unit = 1.0, ""
     if figure.unit == "share":
-        return f"{sign}{100 * value:.1f} %"
-    if figure.unit == "s":
-        return f"{sign}{_duration(value)}"
-    return f"{sign}{value:,.1f}".removesuffix(".0")
-
-
-def _duration(seconds: float) -> str:
-    for limit, size, unit in ((120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
-        if abs(seconds) < limit:
-            return f"{seconds / size:.1f} {unit}".replace(".0 ", " ")
-    return f"{seconds / 86_400:.1f} d"
+        size, unit = 0.01, " %"
+    elif figure.unit == "s":
+        steps = ((120, 1, " s"), (7200, 60, " min"), (172_800, 3600, " h"))
+        known = ((size, unit) for limit, size, unit in steps if abs(value) < limit)
+        size, unit = next(known, (86_400, " d"))
+    rounded = round(value / size, 1) + 0.0  # never -0
+    text = f"{rounded:,.1f}{unit}"
+    text = text if figure.unit == "share" else text.replace(".0", "")
+    return f"+{text}" if signed and rounded > 0 else text

@@ -68,6 +68,17 @@ def test_a_selector_says_how_many_devices_it_matches_and_what_values_there_are()
     assert nodes.pools == [f"{DRIVER}/a: 8"]
 
 
+def test_a_node_that_would_not_help_is_not_said_to_be_taken_by_others():
+    """A new node has no such device either; that another pod finds room there is beside the point."""
+    asked = claim("c", exactly("gpu", selectors=[f'{attribute("model")} == "h100"']))
+    rival = claim("d", exactly("gpu"))
+    busy = held("h", ("n", "gpu-0"), pods=["u"])
+    objects = [rival, pod("rival", "d"), node("n"), gpus("n", 1), busy, pod("u", "h", node="n")]
+    found = told(asked, *objects, fix=True)
+    assert found.fixes == []
+    assert not any("take the room first" in note for note in found.notes)
+
+
 def test_devices_in_use_are_listed_with_claims_and_pods():
     objects = [node("n"), gpus("n", 2), held("h", ("n", "gpu-0"), ("n", "gpu-1"), pods=["train"])]
     found = told(claim("c", exactly("gpu")), *objects)

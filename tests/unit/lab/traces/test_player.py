@@ -12,7 +12,14 @@ from kubesched.lab.traces.outcome import decode
 from kubesched.lab.traces.play import play_cell
 from kubesched.lab.traces.player import Cell, play_trace
 from kubesched.lab.traces.reading import read_trace
-from kubesched.lab.traces.report import difference, interval, make_report, to_json
+from kubesched.lab.traces.report import (
+    Figure,
+    difference,
+    interval,
+    make_report,
+    shown_number,
+    to_json,
+)
 from kubesched.lab.traces.trace import Arrival, Put, Remove, Trace
 
 
@@ -70,7 +77,31 @@ def test_the_same_configuration_twice_shows_nothing(tmp_path):
     ]
     (comparison,) = make_report(trace, outcomes, []).comparisons
     assert comparison.same_placements
+    for outcome in outcomes:
+        assert len(outcome.placements) == outcome.placed
+        assert all(key.startswith("trace/") for key in outcome.placements)
+        assert "" not in outcome.placements.values()
     assert not any(figure.shown for figure in comparison.figures.values())
+
+
+@pytest.mark.parametrize(
+    ("unit", "value", "signed", "shown"),
+    [
+        ("count", -0.04, True, "0"),
+        ("share", -0.0004, True, "0.0 %"),
+        ("s", -0.04, True, "0 s"),
+        ("count", 0.04, True, "0"),
+        ("count", 1234.5, True, "+1,234.5"),
+        ("share", 0.125, False, "12.5 %"),
+        ("s", 90.0, True, "+90 s"),
+        ("s", -600.0, False, "-10 min"),
+        ("s", 180_000.0, False, "2.1 d"),
+    ],
+)
+def test_a_number_as_it_is_shown(unit, value, signed, shown):
+    """A difference that rounds to nothing has no sign."""
+    figure = Figure("f", "f", unit, lambda _outcome: value)
+    assert shown_number(figure, value, signed=signed) == shown
 
 
 def test_a_pod_waits_until_another_has_lived_its_life():

@@ -19,6 +19,7 @@ from kubesched.insight.recording.writer import Limits
 from kubesched.lab.benchmarking import core_cluster
 from kubesched.lab.benchmarking.catalogue import find
 from kubesched.lab.benchmarking.core_mode import CoreOptions, run_core
+from kubesched.lab.traces import player
 from kubesched.lab.traces.cells import keyed, with_recorded
 from kubesched.lab.traces.outcome import decode
 from kubesched.lab.traces.play import play_cell, play_outcome
@@ -90,6 +91,36 @@ def test_a_recording_as_it_was_has_the_figures_of_a_model_in_which_nothing_takes
     assert (played.submitted, played.evictions) == (modelled.submitted, modelled.evictions)
     assert count <= played.placed <= modelled.placed
     assert len(played.series.at_s) == len(modelled.series.at_s)
+
+
+def test_a_model_says_why_pods_are_elsewhere():
+    """Of a log that has been changed: what the model does is right, and the log's nodes are not."""
+    trace = of_reader(recorded("Basic"))
+    nodes = sorted(set(trace.own.placements.values()))
+    uids = list(trace.own.placements)
+    other = {uid: nodes[(nodes.index(trace.own.placements[uid]) + 1) % len(nodes)] for uid in uids}
+    changed = {**other, uids[0]: "gone"}
+    trace = replace(trace, own=replace(trace.own, placements=changed))
+    notes = play_trace(trace, own_cell(trace)).notes
+    assert notes[0] == f"own: modelled; 0 of {len(uids)} placements are those of the recording"
+    assert len(notes) == 2 + player.MOST_TOLD
+    assert notes[1].endswith(", not to gone: gone is not there")
+    reasons = ("lacks ", "both score the same, and the lot fell differently", "scores ")
+    for note in notes[2:-1]:
+        assert any(reason in note for reason in reasons), note
+    assert f"own: {len(uids) - player.MOST_TOLD} more pods are elsewhere" in notes[-1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [35, 102])
+def test_asking_why_changes_nothing(seed, monkeypatch):
+    for trace in traces_of_simulation(seed):
+        told = play_trace(trace, own_cell(trace), playing_registry())
+        monkeypatch.setattr(player, "MOST_TOLD", 0)
+        untold = play_trace(trace, own_cell(trace), playing_registry())
+        monkeypatch.undo()
+        assert told.placements == untold.placements
+        assert told.series == untold.series
 
 
 def traces_of_simulation(seed):

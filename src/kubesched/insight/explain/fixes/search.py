@@ -195,7 +195,7 @@ class FixSearch:
         if outcome is None:
             return Tried(proposal, other_nodes, None)
         if outcome.placed <= 0:
-            if outcome.others:
+            if outcome.others and self._trials.sees(changes):
                 text = ", ".join(change.text for change in changes)
                 self.notes.append(f"left out: {text}: {_first_taken(outcome)}")
             return None
