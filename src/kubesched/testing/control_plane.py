@@ -11,6 +11,7 @@ import contextlib
 import os
 import secrets
 import socket
+import ssl
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -25,6 +26,7 @@ from kubesched.base.errors import ApiError, KubeschedError, TransportError
 from kubesched.client.client_config import load_config
 from kubesched.client.pool import HttpTransport
 from kubesched.client.rest import RestClient, user_agent
+from kubesched.client.transport import AnonymousCredentials, ConnectionConfig
 from kubesched.playground import pki
 
 ASSETS_VARIABLE = "KUBEBUILDER_ASSETS"
@@ -312,3 +314,18 @@ def free_ports(count: int) -> list[int]:
         for listener in sockets:
             listener.bind(("127.0.0.1", 0))
         return [listener.getsockname()[1] for listener in sockets]
+
+
+@contextlib.asynccontextmanager
+async def client_of_process(port: int) -> AsyncIterator[RestClient]:
+    """A client for the pages of a scheduler that was just started here."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    # Loopback, with a self-signed certificate.
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    credentials = AnonymousCredentials(context)
+    connection = ConnectionConfig(host="127.0.0.1", port=port, credentials=credentials)
+    transport = HttpTransport(connection, environ={})
+    try:
+        yield RestClient(transport, user_agent=user_agent("lab"), random=Random())
+    finally:
+        await transport.aclose()

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from kubesched.lab.benchmarking.core_mode import CoreOptions
     from kubesched.lab.benchmarking.progress import Progress
     from kubesched.lab.benchmarking.results import Environment, Refusal, Report, RunResult
-    from kubesched.lab.benchmarking.summary import Summary
     from kubesched.lab.benchmarking.workload_files import Workload
 
 _DESCRIPTION = """\
@@ -30,7 +29,7 @@ A workload is named (`Basic`, `Basic/large`, `*Affinity`), or all of a FILE are 
 either, all that come with this program are run in size small. `kubesched bench list` shows them.
 
 In core mode (the default) the workload goes through queue, scheduling cycle and binding cycle in
-this process, without an API: decisions per second of CPU time, microseconds per extension point.
+this process, without an API: decisions per second of CPU time, microseconds per plugin.
 End to end, the scheduler runs as a process against a control plane of its own, embedded or real
 (etcd and kube-apiserver), and with --against kube-scheduler the two take turns on the same machine.
 
@@ -52,7 +51,6 @@ workloads FILE|NAME {{*}}    what to run (default: all, size small)
     sampling
 --repeats N {{positive=3}}   repetitions
 --warmup N {{number=1}}      repetitions before, which do not count
---phases                   also show the time per extension point (core)
 --output-dir DIR           write report.json there
 {REFERENCE}
 """
@@ -125,7 +123,7 @@ def main(args: argparse.Namespace) -> int:
     if args.output == "json":
         sys.stdout.write(encode(report).decode())
     else:
-        show(report, is_phases=args.phases)
+        show(report)
         print_plugins(report.results)
     if folder is not None:
         print(f"written to {folder / 'report.json'}", file=sys.stderr)
@@ -262,20 +260,18 @@ class _LineByLine:
             self._last = stage
 
 
-def show(report: Report, *, is_phases: bool) -> None:
+def show(report: Report) -> None:
     """Prints the figures as tables."""
-    from kubesched.lab.benchmarking.summary import against, ratio_table, summarise, table
+    from kubesched.lab.benchmarking.summary import ratio_table, summarise, table
 
     summaries = summarise(report.results)
     if summaries:
         terminal.table(*table(summaries), right_from=2)
-    if is_phases:
-        _print_phases(summaries)
-    ratios = against(summaries)
+    headers, ratios = ratio_table(summaries)
     if ratios:
         print()
-        terminal.heading(f"Beside {ratios[0].reference}")
-        terminal.table(*ratio_table(ratios), right_from=1)
+        terminal.heading("Beside kube-scheduler")
+        terminal.table(headers, ratios, right_from=1)
     for refusal in report.refused:
         print(f"not run: {refusal.workload}: {refusal.reason}", file=sys.stderr)
     for note in dict.fromkeys(note for result in report.results for note in result.notes):
@@ -290,25 +286,6 @@ def show(report: Report, *, is_phases: bool) -> None:
             "else",
             file=sys.stderr,
         )
-
-
-def _print_phases(summaries: list[Summary]) -> None:
-    for summary in summaries:
-        run = summary.runs[-1]
-        if not run.phases:
-            continue
-        print()
-        terminal.heading(f"{run.workload}, {run.contestant}")
-        rows = [
-            (
-                "  " * bool(phase.part_of) + phase.name,
-                f"{phase.count:,}",
-                f"{phase.mean_us:.1f} µs",
-                f"{phase.share:.1%}",
-            )
-            for phase in run.phases
-        ]
-        terminal.table(("PHASE", "TIMES", "EACH", "SHARE"), rows, right_from=1)
 
 
 def print_plugins(results: Sequence[RunResult]) -> None:

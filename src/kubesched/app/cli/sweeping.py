@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _BAR = 30
 _OPTIONS = """
 --executor WHERE {executor=local:1}  where to run: local (all cores), local:N (processes),
-    dask:ADDRESS, dask-local:N
+    dask:ADDRESS
 --results DIR  keep results here, under the hash of their inputs; what is there is not run again
 """
 

@@ -6,7 +6,7 @@ import gc
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from time import perf_counter, thread_time
+from time import thread_time
 from typing import cast
 
 from kubesched.api.core_v1 import Pod
@@ -107,8 +107,8 @@ class CoreStage:
         self._measurement: Measurement | None = None
         self._make_measurement = make_measurement
         self._attempts = 0
-        self._binding_began: tuple[float, float] | None = None
-        """Wall-clock and CPU time when the current attempt had found a node."""
+        self._binding_began: float | None = None
+        """CPU time when the current attempt had found a node."""
         cluster.on_bound = self._bound
         cluster.on_binding = self._binding_begins
 
@@ -121,8 +121,7 @@ class CoreStage:
         self._has_frozen = gc.get_freeze_count() == 0
         if self._has_frozen:
             gc.freeze()
-        points = self._scheduler.metrics.framework_extension_point_duration_seconds
-        self._measurement = self._make_measurement(points, namespaces, labels)
+        self._measurement = self._make_measurement(namespaces, labels)
         if self._cycle is not None:
             self._cycle.cpu_s = 0.0
 
@@ -155,13 +154,9 @@ class CoreStage:
         """Add new pods."""
         with self._measured():
             self.clock.enter()
-            started = perf_counter()
             for pod in pods:
                 self.cluster.add(pod)
             self.clock.leave()
-            if self._measurement is not None:
-                self._measurement.enqueue_s += perf_counter() - started
-                self._measurement.enqueued += len(pods)
 
     def until_bound(self, pods: Sequence[Pod], what: str) -> None:
         """Schedule until all of these pods are bound or deleted.
@@ -261,27 +256,21 @@ class CoreStage:
         """Try the next pod and bind it if a node was found; returns False if the queue is empty."""
         measured, self._binding_began = self._measurement, None
         self.clock.enter()
-        started, cpu_started = perf_counter(), thread_time()
+        started = thread_time()
         if not self.cluster.attempt():
             self.clock.leave()
             return False
-        ended, cpu_ended = perf_counter(), thread_time()
+        ended = thread_time()
         self.clock.leave(PACE_S)
         self._attempts += 1
         if measured is not None:
-            decided, cpu_decided = self._binding_began or (ended, cpu_ended)
-            measured.decisions_s.append(cpu_decided - cpu_started)
-            measured.attempts_s += decided - started
-            if self._binding_began is not None:
-                measured.bindings_s += ended - decided
-                measured.bindings += 1
-            else:
-                measured.unschedulable += 1
+            measured.decisions_s.append((self._binding_began or ended) - started)
+            measured.unschedulable += self._binding_began is None
         self.cluster.finish_background()
         return True
 
     def _binding_begins(self) -> None:
-        self._binding_began = perf_counter(), thread_time()
+        self._binding_began = thread_time()
 
     def _let_time_pass(self, what: str, until: float | None) -> None:
         """Advance the clock to the next due time."""

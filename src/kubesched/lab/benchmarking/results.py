@@ -48,18 +48,6 @@ class Percentiles(Record):
     p99: float
 
 
-class Phase(Record):
-    """Time spent in one part of the scheduling cycle."""
-
-    name: str
-    count: int
-    mean_us: float
-    share: float
-    """Share of the measured time."""
-    part_of: str = ""
-    """The enclosing phase, whose time includes this one."""
-
-
 class ProcessUse(Record):
     """Resource use of a process during the measurement."""
 
@@ -130,7 +118,6 @@ class RunResult(Record):
     """`scheduling_attempt_duration_seconds`."""
     sli_ms: Percentiles | None = None
     """`pod_scheduling_sli_duration_seconds`."""
-    phases: tuple[Phase, ...] = ()
     attempts: int = 0
     unschedulable_attempts: int = 0
     scheduler: ProcessUse | None = None

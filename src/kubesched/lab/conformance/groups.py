@@ -28,6 +28,7 @@ from kubesched.insight.state.cluster import Cluster
 from kubesched.lab.conformance.comparison import Aspect, Finding
 from kubesched.lab.conformance.recordings import RecordingError
 from kubesched.lab.conformance.sequences import GroupSequence, GroupStep, Json
+from kubesched.playground.registry.patching.merge_patch import apply_merge_patch
 from kubesched.scheduler.groups.conditions import INITIALLY_SCHEDULED
 
 _EPOCH_S = 1_767_225_600.0
@@ -100,7 +101,7 @@ class GroupWorld(Cluster):
         stored = self._stored(step)
         if stored is None:
             raise RecordingError(f"{step.kind} {step.name} is patched and does not exist")
-        merged = _merged(msgspec.to_builtins(stored), step.patch)
+        merged = apply_merge_patch(msgspec.to_builtins(stored), step.patch)
         self.update(codec.convert(merged, type(stored)))
 
     def _stored(self, step: GroupStep) -> Record | None:
@@ -210,16 +211,3 @@ def told_about_group(group: PodGroup) -> Json:
         else:
             told[condition.type] = shown
     return told
-
-
-def _merged(target: Any, patch: Any) -> Any:  # noqa: ANN401  # JSON
-    """RFC 7386."""
-    if not isinstance(patch, dict):
-        return patch
-    result = dict(target) if isinstance(target, dict) else {}
-    for name, value in patch.items():
-        if value is None:
-            result.pop(name, None)
-        else:
-            result[name] = _merged(result.get(name), value)
-    return result

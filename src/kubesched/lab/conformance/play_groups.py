@@ -13,7 +13,6 @@ import re
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.scheduling_v1beta1 import PodGroup
-from kubesched.base.errors import ApiError, NotFound
 from kubesched.client.patch import strategic_merge_patch
 from kubesched.lab.conformance.groups import told_about_group, told_about_pod
 from kubesched.lab.conformance.play import ProcessPlayer
@@ -46,17 +45,7 @@ class GroupPlayer(ProcessPlayer):
         for of_group in pods.groups.values():
             of_group[:-1] = [was for was in of_group[:-1] if _is_scheduled(was)][:1]
         gone_before = len(pods.deleted)
-        try:
-            if step.action == "create":
-                await self.create(step.object)
-            elif step.action == "patch":
-                await self._patch(step)
-            else:
-                await self.delete(step)
-        except NotFound:
-            self.outcome.refused[at] = "not found"
-        except ApiError as error:
-            self.outcome.refused[at] = str(error)
+        await self.carry_out(at, step)
         if step.asks_for_decision:
             await self._quiet()
             gone = set(pods.deleted[gone_before:]) - {step.key}

@@ -125,6 +125,21 @@ class Player:
         if step.asks_for_decision:
             await self.prepare_decision()
         gone_before, bound_before = len(self._pods.deleted), len(self._volumes.bound)
+        if not await self.carry_out(at, step):
+            return
+        if step.asks_for_decision:
+            self.outcome.decisions[at] = await self._decision(step, gone_before, bound_before)
+        elif step.kind == "Node":
+            self._marks.note(step)
+        elif step.kind != "Pod":
+            self._unheard[kind_of_document(step.object).record] = None
+        elif step.action == "create":
+            if step.object["spec"].get("nodeName"):
+                await self._start_running(step)
+            await self._until(lambda: step.key in self._pods.current, f"pod {step.key} to appear")
+
+    async def carry_out(self, at: int, step: Step) -> bool:
+        """Make the change; returns whether the API server admitted it."""
         try:
             if step.action == "create":
                 made = await self.create(step.object)
@@ -138,20 +153,9 @@ class Player:
         except NotFound:
             # Equal on both sides unless another difference exists: a victim, or never placed.
             self.outcome.refused[at] = "not found"
-            return
         except ApiError as error:
             self.outcome.refused[at] = str(error)
-            return
-        if step.asks_for_decision:
-            self.outcome.decisions[at] = await self._decision(step, gone_before, bound_before)
-        elif step.kind == "Node":
-            self._marks.note(step)
-        elif step.kind != "Pod":
-            self._unheard[kind_of_document(step.object).record] = None
-        elif step.action == "create":
-            if step.object["spec"].get("nodeName"):
-                await self._start_running(step)
-            await self._until(lambda: step.key in self._pods.current, f"pod {step.key} to appear")
+        return at not in self.outcome.refused
 
     async def _patch(self, step: Step) -> None:
         await self._client.patch(

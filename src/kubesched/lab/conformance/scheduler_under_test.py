@@ -5,14 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from random import Random
 
-import yaml
-
-from kubesched.client.client_config import load_config
-from kubesched.client.pool import HttpTransport
-from kubesched.client.rest import RestClient, user_agent
-from kubesched.testing.control_plane import ControlPlane, Process, free_ports
+from kubesched.client.rest import RestClient
+from kubesched.testing.control_plane import ControlPlane, Process, client_of_process, free_ports
 
 MAX_REST_S = 15
 """How long a pod may stay unschedulable before it is retried; the default is five minutes."""
@@ -60,30 +55,8 @@ async def scheduler_under_test(
         f"--pod-max-in-unschedulable-pods-duration={MAX_REST_S}s",
     ]
     process = await Process.start("scheduler", [*command, *serving], folder / "scheduler.log")
-    transport = HttpTransport(load_config(str(_kubeconfig(folder, port))).connection)
-    metrics = RestClient(
-        transport, user_agent=user_agent("conformance"), random=Random(), deadline_s=30.0
-    )
     try:
-        yield SchedulerUnderTest(process, metrics)
+        async with client_of_process(port) as metrics:
+            yield SchedulerUnderTest(process, metrics)
     finally:
-        await transport.aclose()
         await process.stop()
-
-
-def _kubeconfig(folder: Path, port: int) -> Path:
-    cluster = {
-        "server": f"https://127.0.0.1:{port}",
-        "certificate-authority": str(folder / "ca.crt"),
-    }
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "scheduler", "cluster": cluster}],
-        "users": [{"name": "anonymous", "user": {}}],
-        "contexts": [{"name": "it", "context": {"cluster": "scheduler", "user": "anonymous"}}],
-        "current-context": "it",
-    }
-    path = folder / "metrics.kubeconfig"
-    path.write_text(yaml.safe_dump(config))
-    return path

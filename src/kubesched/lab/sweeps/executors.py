@@ -3,7 +3,6 @@
     local           one process per core
     local:N         N processes; 1 is this process
     dask:ADDRESS    a Dask cluster (kubesched[dask])
-    dask-local:N    N local Dask worker processes for this sweep (kubesched[dask])
 
 A cell is `work(shared, cell)`, where `work` is an importable function. The shared data is sent once
 per worker. A cell that raises is a failed result; the cells of a dead worker run again elsewhere.
@@ -12,7 +11,6 @@ per worker. A cell that raises is a failed result; the cells of a dead worker ru
 from __future__ import annotations
 
 import importlib
-import logging
 import multiprocessing
 import os
 import pickle
@@ -20,7 +18,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,10 +60,8 @@ def parse(text: str) -> Executor:
     if kind == "dask" and rest:
         if not rest.rpartition(":")[0] or not rest.rpartition(":")[2].isdecimal():
             raise ValueError(f"{text!r}: expected the address of a Dask scheduler, HOST:PORT")
-        return Dask(address=rest)
-    if kind == "dask-local":
-        return Dask(workers=_count(rest, text))
-    raise ValueError(f"{text!r} is none of local, local:N, dask:ADDRESS, dask-local:N")
+        return Dask(rest)
+    raise ValueError(f"{text!r} is none of local, local:N, dask:ADDRESS")
 
 
 def _count(text: str, whole: str) -> int:
@@ -161,7 +156,7 @@ def _on_dask(work: Work, blob: bytes, version: str, index: int, cell: object) ->
     return _attempt(work, pickle.loads(blob), index, cell)
 
 
-def _distributed() -> Any:  # noqa: ANN401  # as below
+def _distributed() -> Any:  # noqa: ANN401  # a module without types
     try:
         return importlib.import_module("distributed")
     except ImportError:
@@ -171,14 +166,17 @@ def _distributed() -> Any:  # noqa: ANN401  # as below
 class Dask(Executor):
     """Workers of a Dask cluster, which reruns the cells of a lost worker."""
 
-    def __init__(self, *, address: str = "", workers: int = 0) -> None:
+    def __init__(self, address: str) -> None:
         self._address = address
-        self._workers = workers
 
     def run(self, work: Work, shared: object, cells: Sequence[object]) -> Iterator[Done]:
         blob = _blob(shared)
         distributed = _distributed()
-        with self._client(distributed) as client:
+        try:
+            client = distributed.Client(self._address, timeout="10s", set_as_default=False)
+        except (OSError, ValueError) as error:
+            raise ExecutorError(f"dask:{self._address}: {error}") from None
+        with client:
             # A copy on every worker, so that losing a worker loses nothing.
             [sent] = client.scatter([blob], broadcast=True, hash=False)
             futures = {
@@ -188,31 +186,8 @@ class Dask(Executor):
                 for index, cell in enumerate(cells)
             }
             for future in distributed.as_completed(list(futures), loop=client.loop):
-                error = future.exception()
-                if error is None:
+                lost = future.exception()
+                if lost is None:
                     yield future.result()
                 else:
-                    yield Done(futures[future], None, f"{type(error).__name__}: {error}")
-
-    @contextmanager
-    def _client(self, distributed: Any) -> Iterator[Any]:  # noqa: ANN401  # a module without types
-        if self._address:
-            try:
-                client = distributed.Client(self._address, timeout="10s", set_as_default=False)
-            except (OSError, ValueError) as error:
-                raise ExecutorError(f"dask:{self._address}: {error}") from None
-            with client:
-                yield client
-            return
-        with (
-            distributed.LocalCluster(
-                n_workers=self._workers,
-                threads_per_worker=1,
-                processes=True,
-                dashboard_address="127.0.0.1:0",
-                host="127.0.0.1",
-                silence_logs=logging.CRITICAL,  # losing a worker is expected
-            ) as cluster,
-            distributed.Client(cluster, set_as_default=False) as client,
-        ):
-            yield client
+                    yield Done(futures[future], None, f"{type(lost).__name__}: {lost}")

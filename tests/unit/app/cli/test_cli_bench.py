@@ -51,12 +51,12 @@ def test_list_of_a_file_says_what_is_not_supported(capsys, tmp_path):
 
 
 def test_run_prints_a_table_and_tells_its_stages(capsys):
-    code, out, err = run(capsys, "run", "Basic/tiny", *QUICK, "--phases")
+    code, out, err = run(capsys, "run", "Basic/tiny", *QUICK, "--plugins")
     assert code == 0
     header, row, *_ = out.splitlines()
     assert header.split()[:5] == ["WORKLOAD", "CONTESTANT", "NODES", "PODS", "PODS/S"]
     assert row.split()[:4] == ["Basic/tiny", "kubesched", "10", "100"]
-    assert "  Filter" in out
+    assert "NodeResourcesFit" in out
     assert err.splitlines() == ["Basic/tiny: repeat 1 of 1"]
 
 

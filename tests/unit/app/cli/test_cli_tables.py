@@ -124,7 +124,7 @@ def bench_run(folder: Path) -> Callable[[], object]:
     """The report of one run, shown again and again: figures differ from run to run."""
     from kubesched.app.cli.bench_run import show
 
-    return lambda: show(_read(_bench_report(folder).read_bytes()), is_phases=True)
+    return lambda: show(_read(_bench_report(folder).read_bytes()))
 
 
 def bench_against(folder: Path) -> Callable[[], object]:
@@ -134,7 +134,7 @@ def bench_against(folder: Path) -> Callable[[], object]:
     theirs = json.loads(text.replace('"kubesched"', '"kube-scheduler"'))
     report = json.loads(text)
     report["results"] += theirs["results"]
-    return lambda: show(_read(json.dumps(report).encode()), is_phases=False)
+    return lambda: show(_read(json.dumps(report).encode()))
 
 
 def _bench_report(folder: Path) -> Path:

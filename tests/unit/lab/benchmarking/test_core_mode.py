@@ -85,19 +85,6 @@ def test_what_is_measured_are_the_pods_of_the_operation(played):
     assert result.scheduler.cpu_s == result.seconds > 0
 
 
-def test_time_is_split_into_phases_that_contain_extension_points(played):
-    (result,) = played(pods("small", 4, MEASURED))
-    phases = {phase.name: phase for phase in result.phases}
-    assert {"Enqueue", "Attempt", "Binding cycle"} == {
-        name for name, phase in phases.items() if not phase.part_of
-    }
-    assert phases["Filter"].part_of == "Attempt"
-    assert phases["Bind"].part_of == "Binding cycle"
-    assert all(phase.count == 4 and phase.mean_us > 0 for phase in phases.values())
-    parts = sum(phase.share for phase in phases.values() if phase.part_of == "Attempt")
-    assert 0 < parts < phases["Attempt"].share < 1
-
-
 @pytest.mark.slow
 def test_repetitions_are_numbered_and_warm_ups_left_out(played):
     results = played(pods("small", 1, MEASURED), options=CoreOptions(repeats=2, warmup=1))

@@ -81,7 +81,7 @@ def test_cells_that_always_kill_their_process_fail(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "locally", "local:0", "local:x", "dask", "dask-local:", "ssh:a", "dask:host"]
+    "text", ["", "locally", "local:0", "local:x", "dask", "dask-local:2", "ssh:a", "dask:host"]
 )
 def test_executors_that_do_not_exist(text):
     with pytest.raises(ValueError, match=r"expected|none of"):
@@ -91,18 +91,30 @@ def test_executors_that_do_not_exist(text):
 def test_executors_by_name():
     assert isinstance(parse("local:1"), InProcess)
     assert isinstance(parse("local:2"), LocalProcesses)
-    assert isinstance(parse("dask-local:2"), Dask)
     assert isinstance(parse("dask:tcp://127.0.0.1:1"), Dask)
 
 
 @pytest.fixture
-def importable(monkeypatch):
-    """Worker processes of Dask find the work of these tests."""
+def dask(monkeypatch):
+    """A cluster of two worker processes, which find the work of these tests."""
+    import logging
+
+    from distributed import LocalCluster
+
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3] / "shared"))
+    with LocalCluster(
+        n_workers=2,
+        threads_per_worker=1,
+        processes=True,
+        dashboard_address="127.0.0.1:0",
+        host="127.0.0.1",
+        silence_logs=logging.CRITICAL,  # a worker is lost on purpose
+    ) as cluster:
+        yield Dask(cluster.scheduler_address)
 
 
 @pytest.mark.slow
-def test_a_dask_worker_killed_in_the_middle_changes_nothing(tmp_path, importable):
+def test_a_dask_worker_killed_in_the_middle_changes_nothing(tmp_path, dask):
     """Two worker processes, of which one is killed after some cells are done."""
     cells = keyed(range(60))
     done, killed = [], []
@@ -113,9 +125,7 @@ def test_a_dask_worker_killed_in_the_middle_changes_nothing(tmp_path, importable
             killed.append(min(int(each.name) for each in tmp_path.iterdir()))
             os.kill(killed[0], signal.SIGKILL)
 
-    results = list(
-        run_sweep(slow, str(tmp_path), cells, Dask(workers=2), ResultStore(None), kill_one_worker)
-    )
+    results = list(run_sweep(slow, str(tmp_path), cells, dask, ResultStore(None), kill_one_worker))
     expected = list(run_sweep(slow, str(tmp_path), cells, InProcess(), ResultStore(None)))
     assert data_of(results) == data_of(expected)
     with pytest.raises(ProcessLookupError):
@@ -123,7 +133,7 @@ def test_a_dask_worker_killed_in_the_middle_changes_nothing(tmp_path, importable
     assert done[-1] == 60
 
 
-def test_failures_on_dask_are_reported(importable):
-    results = list(run_sweep(squared, "x", keyed([1, "bad"]), Dask(workers=1), ResultStore(None)))
+def test_failures_on_dask_are_reported(dask):
+    results = list(run_sweep(squared, "x", keyed([1, "bad"]), dask, ResultStore(None)))
     assert data_of(results) == [b"x:1", None]
     assert results[1].error == "cell is bad"

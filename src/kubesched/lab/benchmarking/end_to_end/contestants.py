@@ -8,25 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
-import ssl
 import sys
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from random import Random
 from typing import Any
 
 import yaml
 
 from kubesched.base.errors import ApiError, TransportError
 from kubesched.base.version import __version__
-from kubesched.client.pool import HttpTransport
-from kubesched.client.rest import RestClient, user_agent
-from kubesched.client.transport import AnonymousCredentials, ConnectionConfig
+from kubesched.client.rest import RestClient
 from kubesched.config.references import DEFAULT_REFERENCE, Reference
 from kubesched.lab.benchmarking.end_to_end.metric_pages import MetricPage, MetricsError
 from kubesched.lab.benchmarking.end_to_end.planes import Plane
-from kubesched.testing.control_plane import Assets, ControlPlaneError, Process
+from kubesched.testing.control_plane import (
+    Assets,
+    ControlPlaneError,
+    Process,
+    client_of_process,
+    free_ports,
+)
 
 KUBESCHED = "kubesched"
 KUBE_SCHEDULER = "kube-scheduler"
@@ -137,7 +138,7 @@ async def running(
     feature_gates: Mapping[str, bool] | None = None,
 ) -> AsyncIterator[RunningScheduler]:
     """Run the scheduler on a plane for the duration of the block."""
-    port = _free_port()
+    (port,) = free_ports(1)
     path = plane.folder / f"{contestant.name}.yaml"
     path.write_text(yaml.safe_dump(_completed(config, plane, limits)))
     command = [
@@ -154,7 +155,7 @@ async def running(
         command.append(f"--feature-gates={gates}")
     process = await Process.start(contestant.name, command, plane.folder / f"{contestant.name}.log")
     try:
-        async with _metrics_client(port) as client:
+        async with client_of_process(port) as client:
             yield RunningScheduler(contestant, process, client)
     finally:
         await process.stop()
@@ -172,25 +173,3 @@ def _completed(config: Mapping[str, Any], plane: Plane, limits: ClientLimits) ->
             "burst": limits.burst,
         },
     }
-
-
-@contextlib.asynccontextmanager
-async def _metrics_client(port: int) -> AsyncIterator[RestClient]:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # Loopback, to a process just started, with a self-signed certificate.
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    connection = ConnectionConfig(
-        host="127.0.0.1", port=port, credentials=AnonymousCredentials(context)
-    )
-    transport = HttpTransport(connection, environ={})
-    try:
-        yield RestClient(transport, user_agent=user_agent("bench"), random=Random())
-    finally:
-        await transport.aclose()
-
-
-def _free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
