@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from kubesched.framework.interfaces import (
     ScorePlugin,
 )
 from kubesched.framework.nodes.columns import Indices, Ints, Levels
-from kubesched.framework.nodes.views import NodeColumns, PassingColumns
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.guard import (
     WrongAnswer,
@@ -30,35 +30,19 @@ from kubesched.framework.status import SKIP, Code, Status, error_status
 
 
 class ScoreOutcome:
-    """Weighted scores per plugin and in total, over the feasible nodes in the view's order.
+    """Weighted scores per plugin and in total, over the feasible nodes in the view's order."""
 
-    Where most nodes are feasible, plugins score all rows, which is faster than gathering the
-    feasible ones; the scores of other rows are dropped on reading.
-    """
-
-    __slots__ = ("_apart", "_feasible", "_together", "constants", "error", "raw")
+    __slots__ = ("_feasible", "columns", "constants", "error", "raw")
 
     def __init__(self, feasible: NodeColumns, error: Status | None = None) -> None:
         self._feasible = feasible
         self.error = error
-        self._together: dict[str, Ints] = {}
-        """Weighted scores of plugins that scored every row of the table."""
-        self._apart: dict[str, Ints] = {}
-        """Weighted scores of plugins that scored the feasible nodes only."""
+        self.columns: dict[str, Ints] = {}
+        """Weighted scores of the plugins whose scores differ between nodes. Read-only."""
         self.constants: dict[str, int] = {}
         """Weighted scores of plugins that score all nodes equally."""
         self.raw: dict[str, Ints | int] | None = None
         """Scores before NormalizeScore, if they are to be kept."""
-
-    def add(self, plugin: str, weighted: Ints, *, all_rows: bool) -> None:
-        """Add a plugin's scores, which must not be changed afterwards."""
-        (self._together if all_rows else self._apart)[plugin] = weighted
-
-    @property
-    def columns(self) -> dict[str, Ints]:
-        """Weighted scores of the plugins whose scores differ between nodes."""
-        rows = self._feasible.rows
-        return {name: column[rows] for name, column in self._together.items()} | self._apart
 
     @property
     def by_plugin(self) -> dict[str, Ints]:
@@ -69,45 +53,17 @@ class ScoreOutcome:
 
     @property
     def totals(self) -> Ints:
-        return self._sum() + sum(self.constants.values())
-
-    def _sum(self) -> Ints:
-        """The totals without the constants."""
-        apart = _added_up(self._apart.values())
-        together = _added_up(self._together.values())
-        if together is not None:
-            together = together[self._feasible.rows]
-            return together if apart is None else together + apart
-        return np.zeros(len(self._feasible), dtype=np.int64) if apart is None else apart
+        total: Ints = np.full(len(self._feasible), sum(self.constants.values()), dtype=np.int64)
+        for column in self.columns.values():
+            total += column
+        return total
 
     def best_rows(self) -> Indices:
         """Table rows sharing the highest total, in the order of the view."""
-        feasible = self._feasible
-        if self._apart or not isinstance(feasible, PassingColumns):
-            return feasible.row_indices()[_highest(self._sum())]
-        together = _added_up(self._together.values())
-        if together is None:
-            return feasible.row_indices()
-        return _highest(together if feasible.is_whole else np.where(feasible.mask, together, -1))
-
-
-def _added_up(columns: Iterable[Ints]) -> Ints | None:
-    total: Ints | None = None
-    is_own = False
-    for column in columns:
-        if total is None:
-            total = column
-        elif is_own:
-            total += column
-        else:
-            total, is_own = total + column, True
-    return total
-
-
-def _highest(totals: Ints) -> Indices:
-    """Indices of the highest value. `argmax` is twice as fast as `max` on int64."""
-    indices: Indices = (totals == totals[totals.argmax()]).nonzero()[0]
-    return indices
+        totals = self.totals
+        # `argmax` is twice as fast as `max` on int64.
+        best: Indices = self._feasible.row_indices()[totals == totals[totals.argmax()]]
+        return best
 
 
 def run_pre_score(
@@ -160,54 +116,27 @@ def run_score(
         outcome.raw = {}
     state.points_reached |= SCORE
     weights, skipped = framework.score_weights, state.skip_score_plugins
-    everything = _all_rows(feasible)
     for plugin in framework.score:
         name = plugin.name
         if name in skipped:
             continue
-        all_rows = everything is feasible or (
-            everything is not None and not plugin.normalizes and plugin.scores_columns
-        )
-        nodes = everything if all_rows and everything is not None else feasible
-        raw = raw_scores(plugin, state, pod, nodes)
+        raw = raw_scores(plugin, state, pod, feasible)
         if isinstance(raw, Status):
             outcome.error = raw
             return outcome
         if outcome.raw is not None:
-            is_gathered = nodes is feasible
-            outcome.raw[name] = raw if isinstance(raw, int) or is_gathered else raw[feasible.rows]
-        if isinstance(raw, int):
-            if not plugin.normalizes and MIN_NODE_SCORE <= raw <= MAX_NODE_SCORE:
-                outcome.constants[name] = raw * weights[name]
-                continue
-            uniform = final_scores(plugin, state, pod, np.array([raw], dtype=np.int64), feasible)
-            if isinstance(uniform, Status):
-                outcome.error = uniform
-                return outcome
-            outcome.constants[name] = int(uniform[0]) * weights[name]
-            continue
-        final = raw
-        if nodes is feasible or _is_out_of_range(raw):
-            # Only feasible nodes count: the raw scores of others may be out of range.
-            own = raw if nodes is feasible else raw[feasible.rows]
-            checked = final_scores(plugin, state, pod, own, feasible)
-            if isinstance(checked, Status):
-                outcome.error = checked
-                return outcome
-            final = raw if nodes is not feasible else checked.astype(np.int64, copy=False)
-        weight = weights[name]
-        outcome.add(name, final if weight == 1 else final * weight, all_rows=all_rows)
+            outcome.raw[name] = raw
+        is_uniform = isinstance(raw, int)
+        given = np.array([raw], dtype=np.int64) if isinstance(raw, int) else raw
+        final = final_scores(plugin, state, pod, given, feasible)
+        if isinstance(final, Status):
+            outcome.error = final
+            return outcome
+        if is_uniform:
+            outcome.constants[name] = int(final[0]) * weights[name]
+        else:
+            outcome.columns[name] = final.astype(np.int64, copy=False) * weights[name]
     return outcome
-
-
-def _all_rows(feasible: NodeColumns) -> NodeColumns | None:
-    """A view of every row, if enough of them are feasible to score them all."""
-    if not isinstance(feasible, PassingColumns):
-        return None
-    if feasible.is_whole:
-        return feasible
-    table = feasible.table
-    return NodeColumns(table) if 2 * len(feasible) >= table.high_water else None
 
 
 def raw_scores(

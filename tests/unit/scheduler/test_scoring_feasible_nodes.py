@@ -1,4 +1,4 @@
-"""Scoring every row where most nodes are feasible equals scoring only the feasible nodes."""
+"""Feasible nodes given as a mask are scored as those given as rows; others do not count."""
 
 from __future__ import annotations
 
