@@ -14,11 +14,11 @@ import numpy as np
 from kubesched.framework.basis import Basis
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Diagnosis
+from kubesched.framework.node_statuses import NO_VERDICT, NodeStatusColumns
 from kubesched.framework.nodes.columns import Indices
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nodes.views import NodeColumns
-from kubesched.framework.row_statuses import NO_VERDICT, RowStatuses
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.nominated import filter_with_nominated_pods
 from kubesched.framework.status import Status
@@ -40,8 +40,6 @@ class KnownFailure:
         self._basis = Basis(table, (), nominator=framework.handle.nominator)
         self._diagnosis = diagnosis.copy()
         self._diagnosis.kept = None
-        self._statuses: RowStatuses | None = None
-        """The diagnosis's verdicts, once some of them were replaced."""
 
     def recall(self, state: CycleState, pod: PodInfo, nominations: int) -> Diagnosis | None:
         """The diagnosis (read-only), if another pod of the class still fits on no node."""
@@ -53,10 +51,8 @@ class KnownFailure:
 
     def _judge_dirty_rows(self, state: CycleState, pod: PodInfo) -> bool:
         """Update the diagnosis; False if a full evaluation is needed, or the pod fits."""
-        table, rows = self._table, self._dirty_rows()
-        if self._statuses is None and rows is not None:
-            self._statuses = RowStatuses.of(table, self._diagnosis.node_to_status)
-        if rows is None or self._statuses is None:
+        table, rows, verdicts = self._table, self._dirty_rows(), self._diagnosis.node_to_status
+        if rows is None or not isinstance(verdicts, NodeStatusColumns) or verdicts.are_named:
             return False
         is_alive = table.alive[rows]
         ids, statuses = np.full(len(rows), NO_VERDICT, dtype=np.int32), list[Status]()
@@ -66,9 +62,8 @@ class KnownFailure:
             if outcome.error is not None or outcome.passing.any():
                 return False
             ids[is_alive], statuses = outcome.classify(np.arange(len(nodes)))
-        renewed = self._statuses.replaced(rows, ids, statuses)
-        if renewed is not self._statuses:
-            self._statuses = renewed
+        renewed = verdicts.replaced(rows, ids, statuses)
+        if renewed is not verdicts:
             self._diagnosis = Diagnosis(node_to_status=renewed)
             for status in renewed.statuses:
                 self._diagnosis.add_plugin_of(status)

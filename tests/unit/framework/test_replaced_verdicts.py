@@ -6,9 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubesched.framework.node_statuses import NodeStatusColumns, rows_with_code
+from kubesched.framework.node_statuses import NO_VERDICT, NodeStatusColumns, rows_with_code
 from kubesched.framework.nodes.node_table import NodeTable
-from kubesched.framework.row_statuses import NO_VERDICT, RowStatuses
 from kubesched.framework.status import Code, NodeToStatus, unresolvable, unschedulable
 from kubesched.testing import make_node
 
@@ -24,12 +23,11 @@ def make_table(count: int) -> NodeTable:
     return table
 
 
-def verdicts(table: NodeTable, by_name: dict[str, int]) -> RowStatuses:
+def verdicts(table: NodeTable, by_name: dict[str, int]) -> NodeStatusColumns:
     rows = np.array([table.row_of[name] for name in by_name], dtype=np.intp)
-    ids = np.array(list(by_name.values()), dtype=np.int32)
-    made = RowStatuses.of(table, NodeStatusColumns(table, rows, ids, STATUSES))
-    assert made is not None
-    return made
+    used = sorted(set(by_name.values()))
+    ids = np.array([used.index(number) for number in by_name.values()], dtype=np.int32)
+    return NodeStatusColumns(table, rows, ids, [STATUSES[number] for number in used])
 
 
 def described(verdicts: NodeToStatus) -> dict[str, tuple[str, ...]]:
@@ -91,21 +89,20 @@ def test_equal_verdicts_are_not_copied() -> None:
     assert copy.histogram(2) == ["1 cpu", "1 taint"]
 
 
-def test_a_status_that_no_row_has_is_dropped_and_its_place_used_again() -> None:
+def test_a_status_that_no_row_has_is_dropped() -> None:
     table = make_table(2)
     kept = verdicts(table, {"n0": 0, "n1": 2})
     for number in range(5):
         status = unschedulable(f"reason {number}")
         kept = kept.replaced(np.array([0]), np.array([0], dtype=np.int32), [status])
         assert list(kept.statuses) in ([status, TAINT], [TAINT, status])
-    assert len(kept._statuses) <= len(STATUSES) + 1
 
 
-def test_verdicts_by_name_are_not_kept_by_row() -> None:
+def test_verdicts_by_name_are_told_apart() -> None:
     table = make_table(2)
-    assert RowStatuses.of(table, NodeToStatus({"n0": CPU})) is None
     kept = verdicts(table, {"n0": 0, "n1": 0})
+    assert not kept.are_named
     kept.set("n1", MEMORY)
-    assert RowStatuses.of(table, kept) is None
+    assert kept.are_named
     assert described(kept) == described(NodeToStatus({"n0": CPU, "n1": MEMORY}))
     assert len(kept) == 2
