@@ -82,18 +82,7 @@ class Attribute:
         start = self._start()
         if not self.qualifiers:
             return _charged(start, charge)
-        walk = _general(start, self.qualifiers, charge, test_only=self.test_only)
-        keys = [
-            qualifier.value
-            for qualifier in self.qualifiers
-            if qualifier.plan is None and not qualifier.optional
-        ]
-        if len(keys) == len(self.qualifiers) and all(type(key) is str for key in keys):
-            if self.slot and not self.test_only:
-                return _text_keys(self.slot, tuple(keys), charge + len(keys), walk)
-            if self.slot:
-                return _has_text_key(self.slot, tuple(keys), charge + len(keys), walk)
-        return walk
+        return _walk(start, self.qualifiers, charge, test_only=self.test_only)
 
     def _start(self) -> Plan:
         if self.load is not None:
@@ -138,47 +127,7 @@ def _conditional(condition: Plan, then: Attribute, otherwise: Attribute) -> Plan
     return evaluate
 
 
-# -- the usual case: maps with text keys -----------------------------------------------------------
-
-
-def _text_keys(slot: int, keys: tuple[str, ...], cost: int, walk: Plan) -> Plan:
-    """Plain dictionary look-ups; falls back to the general walk."""
-
-    def evaluate(frame: Frame) -> Value:
-        value = frame[slot]
-        try:
-            for key in keys:
-                value = value[key]
-        except (KeyError, TypeError):
-            return walk(frame)
-        frame[0] += cost
-        return value
-
-    return evaluate
-
-
-def _has_text_key(slot: int, keys: tuple[str, ...], cost: int, walk: Plan) -> Plan:
-    *path, last = keys
-
-    def evaluate(frame: Frame) -> Value:
-        value = frame[slot]
-        try:
-            for key in path:
-                value = value[key]
-        except (KeyError, TypeError):
-            return walk(frame)
-        if type(value) is not dict:
-            return walk(frame)
-        frame[0] += cost
-        return last in value
-
-    return evaluate
-
-
-# -- the general case ------------------------------------------------------------------------------
-
-
-def _general(start: Plan, qualifiers: tuple[Key, ...], charge: int, *, test_only: bool) -> Plan:
+def _walk(start: Plan, qualifiers: tuple[Key, ...], charge: int, *, test_only: bool) -> Plan:
     last = len(qualifiers) - 1
 
     def evaluate(frame: Frame) -> Value:

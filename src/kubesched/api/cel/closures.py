@@ -67,29 +67,6 @@ def unequal(left: Value, right: Value) -> bool:
     return not operators.equals(left, right)
 
 
-def equals_text(left: Plan, text: str, *, negated: bool) -> Plan:
-    """Comparison with a string constant, the most frequent operation of device selectors."""
-    cost_of = [costs.traversal(size) for size in range(len(text) + 1)]
-    most = len(text)
-    compare = unequal if negated else operators.equal
-    cost = costs.of_shorter_argument if negated else equality_cost
-
-    def evaluate(frame: Frame) -> Value:
-        try:
-            value = left(frame)
-        except EvaluationError:
-            frame[0] += cost((_FAILED, text), _FAILED)
-            raise
-        if type(value) is str:
-            size = len(value)
-            frame[0] += cost_of[size if size < most else most]
-            return (value == text) is not negated
-        frame[0] += cost((value, text), None)
-        return compare(value, text)
-
-    return evaluate
-
-
 def are_primitive(elements: list[Value]) -> bool:
     return all(isinstance(element, bool | int | float | str) for element in elements)
 
@@ -135,15 +112,8 @@ _FAILED = _Failed()
 
 def call1(call: Callable[..., Value], operand: Plan, cost: CallCost) -> Plan:
     """A call with one argument."""
-    if cost is costs.constant:
 
-        def evaluate(frame: Frame) -> Value:
-            frame[0] += 1
-            return call(operand(frame))
-
-        return evaluate
-
-    def evaluate_with_cost(frame: Frame) -> Value:
+    def evaluate(frame: Frame) -> Value:
         try:
             argument = operand(frame)
         except EvaluationError:
@@ -157,7 +127,7 @@ def call1(call: Callable[..., Value], operand: Plan, cost: CallCost) -> Plan:
         frame[0] += cost((argument,), result)
         return result
 
-    return evaluate_with_cost
+    return evaluate
 
 
 def call2(call: Callable[..., Value], left: Plan, right: Plan, cost: CallCost) -> Plan:
@@ -182,29 +152,16 @@ def call2(call: Callable[..., Value], left: Plan, right: Plan, cost: CallCost) -
         frame[0] += cost((a, b), result)
         return result
 
-    if cost is not costs.constant:
-        return evaluate
-
-    def evaluate_for_one(frame: Frame) -> Value:
-        frame[0] += 1
-        try:
-            a = left(frame)
-        except EvaluationError:
-            _charge_failed(frame, right, None)
-            raise
-        return call(a, right(frame))
-
-    return evaluate_for_one
+    return evaluate
 
 
-def _charge_failed(frame: Frame, right: Plan, cost: CallCost | None) -> None:
+def _charge_failed(frame: Frame, right: Plan, cost: CallCost) -> None:
     """Charges the second argument and the call when the first argument has failed."""
     try:
         b = right(frame)
     except EvaluationError:
         b = _FAILED
-    if cost is not None:
-        frame[0] += cost((_FAILED, b), _FAILED)
+    frame[0] += cost((_FAILED, b), _FAILED)
 
 
 def call_many(call: Callable[..., Value], plans: list[Plan], cost: CallCost) -> Plan:
@@ -238,15 +195,7 @@ def call_many(call: Callable[..., Value], plans: list[Plan], cost: CallCost) -> 
 
 
 def new_list(elements: list[Plan], optional: frozenset[int]) -> Plan:
-    if not optional:
-
-        def evaluate(frame: Frame) -> Value:
-            frame[0] += costs.LIST_CREATE
-            return [element(frame) for element in elements]
-
-        return evaluate
-
-    def evaluate_optional(frame: Frame) -> Value:
+    def evaluate(frame: Frame) -> Value:
         frame[0] += costs.LIST_CREATE
         built = []
         for index, element in enumerate(elements):
@@ -263,7 +212,7 @@ def new_list(elements: list[Plan], optional: frozenset[int]) -> Plan:
             built.append(value)
         return built
 
-    return evaluate_optional
+    return evaluate
 
 
 def new_map(entries: list[tuple[Plan, Plan, bool]]) -> Plan:

@@ -12,13 +12,13 @@ REGEX_FACTOR = 0.25
 LIST_CREATE = 10
 MAP_CREATE = 30
 
-# Rounding follows floating point: 30 characters cost 4, since 30 * 0.1 is slightly above 3.
-_SMALL = tuple(math.ceil(size * STRING_FACTOR) for size in range(1024))
-
 
 def traversal(size: int) -> int:
-    """Cost of reading a string of that size."""
-    return _SMALL[size] if size < 1024 else math.ceil(size * STRING_FACTOR)
+    """Cost of reading a string of that size.
+
+    Rounding follows floating point: 30 characters cost 4, since 30 * 0.1 is slightly above 3.
+    """
+    return math.ceil(size * STRING_FACTOR)
 
 
 def actual_size(value: Value) -> int:

@@ -148,10 +148,7 @@ class Planner:
 
     def _equality(self, node: Call) -> Plan:
         left, right = (self.plan(argument) for argument in node.args)
-        negated = node.function == "_!=_"
-        if isinstance(right, Constant) and type(right.value) is str:
-            return closures.equals_text(finished(left), right.value, negated=negated)
-        if negated:
+        if node.function == "_!=_":
             cost, compare = costs.of_shorter_argument, closures.unequal
         else:
             cost, compare = closures.equality_cost, operators.equal
