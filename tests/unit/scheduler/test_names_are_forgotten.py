@@ -22,7 +22,7 @@ from kubesched.plugins.dynamic_resources.structured import (
 )
 from kubesched.plugins.inter_pod_affinity import plugin as inter_pod_affinity
 from kubesched.scheduler import decisions
-from kubesched.scheduler.classes import pod_classes, signature
+from kubesched.scheduler.classes import pod_classes
 from kubesched.testing import make_node, make_pod
 
 MANY = 60
@@ -54,7 +54,6 @@ PODS = {
 @pytest.fixture(autouse=True)
 def small_caches(monkeypatch):
     for module, limit in (
-        (signature, "SIGNED_LIMIT"),
         (pod_index, "COUNTER_LIMIT"),
         (inter_pod_affinity, "_RESOLVED_LIMIT"),
         (selectors, "_EXPRESSIONS_LIMIT"),

@@ -36,7 +36,7 @@ from kubesched.framework.status import Status
 from kubesched.scheduler.classes.known_failure import KnownFailure
 from kubesched.scheduler.classes.pod_classes import Answers, ClassCache, PodClass
 from kubesched.scheduler.classes.row_columns import FilterColumns, ScoreColumns, Unfit
-from kubesched.scheduler.classes.signature import Signatures
+from kubesched.scheduler.classes.signature import class_signature
 from kubesched.scheduler.classes.walk import Walk
 
 log = get_logger(__name__)
@@ -99,14 +99,13 @@ class ClassEngine:
         """The pod's class; None for a pod that cannot share answers."""
         signature, shape = pod.class_key, pod.shape_key
         if signature is None or shape is None:
-            signatures: Signatures | None = framework.caches.get(Signatures)
-            if signatures is None:
-                signatures = framework.caches[Signatures] = Signatures(framework)
-            shape, signature = signatures.of(pod.pod) or (b"", b"")
+            shape, signature = class_signature(framework, pod.pod) or (b"", b"")
             pod.class_key, pod.shape_key = signature, shape
         if not signature:
             return None
         pod_class = self.classes.get(pod, signature, shape)
+        # Thousands of pods on nodes share one copy of their signature.
+        pod.class_key, pod.shape_key = pod_class.signature, pod_class.shape
         pod.share_derived(pod_class.derived, pod_class.label_key)
         return pod_class
 

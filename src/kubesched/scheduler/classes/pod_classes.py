@@ -33,9 +33,10 @@ BYTES_PER_ROW: Final = 16
 class PodClass:
     """Pods that no plugin can distinguish."""
 
-    __slots__ = ("derived", "label_key", "memo", "shape")
+    __slots__ = ("derived", "label_key", "memo", "shape", "signature")
 
-    def __init__(self, pod: PodInfo, shape: bytes) -> None:
+    def __init__(self, pod: PodInfo, signature: bytes, shape: bytes) -> None:
+        self.signature = signature
         self.shape = shape
         self.memo: dict[Hashable, Any] = {}
         """See `CycleState.remember`."""
@@ -74,7 +75,7 @@ class ClassCache:
         """The class of a pod with that signature."""
         pod_class = self._classes.get(signature)
         if pod_class is None:
-            pod_class = self._classes[signature] = PodClass(pod, shape)
+            pod_class = self._classes[signature] = PodClass(pod, signature, shape)
             self._signatures_bytes += len(signature)
             while (
                 len(self._classes) > self._limit or self._signatures_bytes > SIGNATURES_BYTES_LIMIT

@@ -9,7 +9,6 @@ import msgspec
 from msgspec.structs import replace
 
 from kubesched.api.core_v1 import Pod, PodSpec, Volume
-from kubesched.api.meta import OwnerReference
 from kubesched.framework.runtime.framework import Framework
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -18,9 +17,6 @@ MAX_SIGNATURE_BYTES = 16 * 1024
 """Pods with a longer signature, such as thousands of constraints, are rare or hostile: they share
 no answers, because thousands of signatures are cached.
 """
-
-SIGNED_LIMIT = 1000
-"""Number of specs with a cached signature."""
 
 
 class Signature(NamedTuple):
@@ -40,7 +36,9 @@ def class_signature(framework: Framework, pod: Pod) -> Signature | None:
     if meta.owner_references:
         controllers = (o for o in meta.owner_references if o.controller)
         owner = next(((o.api_version, o.kind, o.name) for o in controllers), None)
-    extra = _extra(framework, pod) if framework.class_field_plugins else None
+    extra = None
+    if framework.class_field_plugins:
+        extra = repr([plugin.class_fields(pod) for plugin in framework.class_field_plugins])
     spec, claims = pod.spec, None
     if spec.volumes and framework.ignores_claim_names:
         spec, claims = _without_claim_names(spec, spec.volumes)
@@ -49,60 +47,6 @@ def class_signature(framework: Framework, pod: Pod) -> Signature | None:
     if len(whole) > MAX_SIGNATURE_BYTES:
         return None
     return Signature(shape if framework.answers_by_spec else whole, whole)
-
-
-def _extra(framework: Framework, pod: Pod) -> str:
-    return repr([plugin.class_fields(pod) for plugin in framework.class_field_plugins])
-
-
-class _Signed(NamedTuple):
-    """The parts of a signed pod; holding them keeps their identities unique."""
-
-    spec: PodSpec
-    labels: dict[str, str] | None
-    owners: list[OwnerReference] | None
-    namespace: str
-    extra: str | None
-    signature: Signature
-
-
-class Signatures:
-    """Signatures of one framework's pods, cached for pods with identical parts.
-
-    Informers share equal parts of pods of one owner (`informers.sharing`), so the next pod of a
-    ReplicaSet need not be encoded.
-    """
-
-    __slots__ = ("_framework", "_kept")
-
-    def __init__(self, framework: Framework) -> None:
-        self._framework = framework
-        self._kept: dict[int, _Signed] = {}
-        """By the identity of the spec."""
-
-    def of(self, pod: Pod) -> Signature | None:
-        """`class_signature`."""
-        spec, meta = pod.spec, pod.metadata
-        if not meta.owner_references:
-            return class_signature(self._framework, pod)
-        extra = _extra(self._framework, pod) if self._framework.class_field_plugins else None
-        kept = self._kept.get(id(spec))
-        if (
-            kept is not None
-            and kept.labels is meta.labels
-            and kept.owners is meta.owner_references
-            and kept.namespace == meta.namespace
-            and kept.extra == extra
-            and not _counts_by_status(pod)
-        ):
-            return kept.signature
-        signature = class_signature(self._framework, pod)
-        if signature is not None:
-            if len(self._kept) >= SIGNED_LIMIT:
-                self._kept.clear()
-            labels, owners = meta.labels, meta.owner_references
-            self._kept[id(spec)] = _Signed(spec, labels, owners, meta.namespace, extra, signature)
-        return signature
 
 
 def _counts_by_status(pod: Pod) -> bool:

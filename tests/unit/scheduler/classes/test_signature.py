@@ -1,22 +1,19 @@
-"""Signatures that are kept for pods of the very same parts are those that encoding each pod gives."""
+"""Signatures differ with what plugins may read, and pods of a class hold one copy of theirs."""
 
 from __future__ import annotations
 
-from random import Random
-
-import pytest
 from msgspec import structs
 
 from kubesched.api import codec
 from kubesched.api.core_v1 import Pod
-from kubesched.client.informers.sharing import Sharing
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import FilterPlugin
 from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.runtime import Framework
 from kubesched.plugins.node_name import NodeName
-from kubesched.scheduler.classes import signature as module
-from kubesched.scheduler.classes.signature import Signatures, class_signature
+from kubesched.scheduler.classes import ClassEngine
+from kubesched.scheduler.classes.signature import class_signature
 from kubesched.testing import make_pod
 
 
@@ -41,39 +38,27 @@ class ReadsMore(ByTier):
     name = "ReadsMore"
 
 
-def random_pod(random: Random, number: int, sharing: Sharing) -> Pod:
-    made = make_pod(f"p{number}", namespace=random.choice(["a", "b"]))
-    made.cpu(random.choice(["1", "2"])).label("app", random.choice(["web", "db"]))
-    owner = random.choice(["", "one", "two"])
-    if owner:
-        reference = {"kind": "ReplicaSet", "uid": owner, "name": owner, "controller": True}
-        made.json["metadata"]["ownerReferences"] = [reference]
-    if random.random() < 0.1:
-        made.json["status"] = {"containerStatuses": [{"name": "c", "allocatedResources": {}}]}
-    return sharing.share(codec.decode(codec.encode(made.build()), Pod))
-
-
-@pytest.mark.parametrize("plugins", [(), (ByTier,)])
-def test_kept_signatures_are_those_of_the_pods(monkeypatch, plugins) -> None:
-    monkeypatch.setattr(module, "SIGNED_LIMIT", 5)
-    random, sharing, profile = Random(1), Sharing(), framework(*plugins)
-    signatures = Signatures(profile)
-    for number in range(500):
-        pod = random_pod(random, number, sharing)
-        assert signatures.of(pod) == class_signature(profile, pod)
-        assert len(signatures._kept) <= 5
+def owned_pod() -> Pod:
+    made = make_pod("p").label("app", "web")
+    made.json["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "uid": "u", "name": "one"}]
+    return made.build()
 
 
 def test_a_pod_of_the_same_spec_with_other_labels_gets_its_own_signature() -> None:
-    profile = framework()
-    signatures = Signatures(profile)
-    made = make_pod("p").label("app", "web")
-    made.json["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "uid": "u", "name": "one"}]
-    pod = made.build()
+    profile, pod = framework(), owned_pod()
     relabelled = structs.replace(pod, metadata=structs.replace(pod.metadata, labels={"app": "db"}))
     assert relabelled.spec is pod.spec
-    assert signatures.of(pod) != signatures.of(relabelled) == class_signature(profile, relabelled)
-    assert signatures.of(pod) == class_signature(profile, pod)
+    assert class_signature(profile, pod) != class_signature(profile, relabelled)
+
+
+def test_pods_of_a_class_hold_one_copy_of_their_signature() -> None:
+    profile = framework()
+    engine = ClassEngine(profile.handle.table)
+    pods = [PodInfo(codec.decode(codec.encode(owned_pod()), Pod)) for _ in range(2)]
+    classes = [engine.class_of(profile, pod) for pod in pods]
+    assert classes[0] is classes[1] is not None
+    assert pods[0].class_key is pods[1].class_key
+    assert pods[0].shape_key is pods[1].shape_key
 
 
 def shape(labels: dict[str, str], *plugins: type[FilterPlugin], claim: str = "data") -> bytes:
