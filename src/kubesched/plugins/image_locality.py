@@ -6,8 +6,9 @@ it. Mirrors upstream's `imagelocality/image_locality.go`.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,9 +27,6 @@ MIN_THRESHOLD_BYTES = 23 * _MIB
 """Up to this many bytes on a node score 0."""
 MAX_CONTAINER_THRESHOLD_BYTES = 1000 * _MIB
 """This many bytes per image earn the full score."""
-
-_COUNTS_LIMIT: Final = 512
-"""Maximum number of node count combinations to compare; above it, all rows are rescored."""
 
 
 class PodImages(NamedTuple):
@@ -75,13 +73,21 @@ class ImageLocality(ScorePlugin, SignPlugin, InTreePlugin):
         return scores
 
     def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
-        """Depends on the node's images and, if any node has one of the pod's, on the node count."""
+        """Depends on the node's images and, if any node has one of the pod's, on the node count.
+
+        How many nodes have an image is no premise: a row sees that number as of its own change.
+        """
         table, wanted = self.handle.table, self._images(state, pod)
+
+        def premise() -> Hashable:
+            known = [table.images.get(name) for name in wanted.names]
+            sizes = [None if image is None else image.size_bytes for image in known]
+            return 0 if sizes.count(None) == len(sizes) else (table.node_count, *sizes)
 
         def at(row: int) -> int:
             return wanted.score(sum([bytes_present(table, name, row) for name in wanted.names]))
 
-        return Rule(Scope.ROW, premise=NodeCounts(table, wanted).changes, at=at)
+        return Rule(Scope.ROW, premise=premise, at=at)
 
     def sign_pod(self, pod: Pod) -> dict[str, Any]:
         # Upstream: images mounted as volumes are left out.
@@ -91,59 +97,6 @@ class ImageLocality(ScorePlugin, SignPlugin, InTreePlugin):
 
     def _images(self, state: CycleState, pod: Pod) -> PodImages:
         return state.remember(self.name, lambda: pod_images(pod, self._volumes_count))
-
-
-class NodeCounts:
-    """Detects whether a change in the number of nodes changes the score of a row.
-
-    Every score depends on that number, but few change with it: there are 101 scores, and an image
-    on a thousand nodes counts nearly the same among 5,000 nodes as among 5,001. So the scores of
-    all counts that rows may see are cached and compared. A row whose counts differ is dirty.
-    """
-
-    __slots__ = ("_changes", "_names", "_scores", "_seen", "_table", "_wanted")
-
-    def __init__(self, table: NodeTable, wanted: PodImages) -> None:
-        self._table = table
-        self._wanted = wanted
-        self._names = tuple(dict.fromkeys(wanted.names))
-        self._scores: dict[tuple[int, ...], int] | None = None
-        """By the node count of each image; None if unknown, so that any change counts."""
-        self._changes = 0
-        self._seen: tuple[int, int] | None = None
-        """The last seen number of nodes and image version."""
-
-    def changes(self) -> int:
-        """Number of score changes so far; 0 while no node has any of the images."""
-        seen = self._table.node_count, self._table.images.version
-        if seen != self._seen:
-            self._seen = seen
-            self._compare()
-        return 0 if self._scores == {} else self._changes
-
-    def _compare(self) -> None:
-        before, images = self._scores, self._table.images
-        if not any(images.get(name) is not None for name in self._names):
-            self._scores = {}
-            return
-        in_use = images.counts_in_use(self._names, _COUNTS_LIMIT)
-        if in_use is None:
-            self._scores = None
-            self._changes += 1
-            return
-        after = self._scores = {seen: self._score(seen) for seen in in_use}
-        if not before or any(before.get(seen, score) != score for seen, score in after.items()):
-            self._changes += 1
-
-    def _score(self, counts: tuple[int, ...]) -> int:
-        """The score of a row with these counts, which are 0 for images it lacks."""
-        images, total = self._table.images, 0
-        present = dict(zip(self._names, counts, strict=True))
-        for name in self._wanted.names:
-            image = images.get(name)
-            if image is not None and present[name]:
-                total += scaled_bytes(image.size_bytes, present[name], self._table.node_count)
-        return self._wanted.score(total)
 
 
 def bytes_on(nodes: NodeColumns, name: str) -> Ints:

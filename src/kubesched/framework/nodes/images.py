@@ -9,8 +9,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
-from itertools import product
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import numpy as np
@@ -19,9 +18,6 @@ from kubesched.api.core_v1 import Node
 from kubesched.framework.nodes.columns import Indices, IntColumn, Ints, Mask, Rows
 
 _HISTORY_LIMIT = 64
-_LONG_HISTORY = 8
-"""Above this many entries, a scan over all rows finds the entries that are still in use."""
-
 
 _BLOCK_BITS: Final = 10
 _BLOCK: Final = 1 << _BLOCK_BITS
@@ -233,23 +229,6 @@ class ImageIndex:
     def count_seen_at(self, state: ImageState, row: int) -> int:
         """Like `frozen_counts`, for one row."""
         return state.count_at(self._refreshed_at.cells[row]) if row in state.rows else 0
-
-    def counts_in_use(self, names: Sequence[str], limit: int) -> set[tuple[int, ...]] | None:
-        """Node counts of some images that rows may see, 0 without the image; None above the limit.
-
-        A row sees the counts of one version. The result may contain combinations that no row has.
-        """
-        states = [self._images.get(name) for name in names]
-        known = [state for state in states if state is not None]
-        if any(len(state.versions) > _LONG_HISTORY for state in known):
-            oldest = self._oldest_refresh()
-            for state in known:
-                state.compact(oldest)
-        if sum([len(state.versions) for state in known]) > limit >> len(known):
-            return None
-        moments = {0, *[version for state in known for version in state.versions]}
-        counts = {tuple(0 if s is None else s.count_at(at) for s in states) for at in moments}
-        return {seen for each in counts for seen in product(*[(0, count) for count in each])}
 
     def states_of(self, row: int) -> dict[str, tuple[int, int]]:
         """Name -> (size in bytes, node count as this row sees it), for `NodeInfo`."""
