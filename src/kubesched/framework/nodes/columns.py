@@ -69,8 +69,6 @@ class InternedColumn(Generic[V]):
         """Rows that have a value."""
         self.in_use = 0
         """Values that at least one row currently has."""
-        self.shared = 0
-        """Values that more than one row has."""
 
     def id_of(self, value: V) -> int:
         """The id of a value, or ABSENT if no node ever had it."""
@@ -101,14 +99,12 @@ class InternedColumn(Generic[V]):
         self.present += change
         if left == (1 if change > 0 else 0):
             self.in_use += change
-        elif left == (2 if change > 0 else 1):
-            self.shared += change
 
     def clear(self, nowhere: Indices) -> None:
         """Remove the values of all rows; `nowhere` holds ABSENT for every row."""
         self.ids = nowhere
         self._populations = [0] * len(self.values)
-        self.present = self.in_use = self.shared = 0
+        self.present = self.in_use = 0
 
     def grow(self, capacity: int) -> None:
         bigger = np.full(capacity, ABSENT, dtype=np.intp)

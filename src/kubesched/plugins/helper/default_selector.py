@@ -90,16 +90,6 @@ class DefaultSelectors:
     def close(self) -> None:
         self._services.close()
 
-    @property
-    def version(self) -> int:
-        """Changes whenever `read_of` may have changed for some pod."""
-        return self._services.version
-
-    def read_of(self, pod: Pod) -> Hashable:
-        """Equal for pods that get the same selector."""
-        selected = self._of_services(pod)
-        return tuple(sorted(selected.items())) if selected else (), owner_of(pod)
-
     def _of_services(self, pod: Pod) -> dict[str, str]:
         """The combined selector of the Services that select the pod."""
         selected: dict[str, str] = {}

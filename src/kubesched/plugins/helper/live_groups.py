@@ -6,7 +6,7 @@ Members are not the objects themselves but facts derived from them, computed onc
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from kubesched.api.meta import ApiObject
 from kubesched.api.names import key_of
@@ -15,12 +15,6 @@ from kubesched.plugins.helper.grouping import leave_group
 
 T = TypeVar("T", bound=ApiObject)
 F = TypeVar("F")
-
-
-Change = tuple[Hashable, F | None, F | None]
-"""A group, and a member of it before and after the change; None if absent."""
-
-_LOG_LIMIT: Final = 4096
 
 
 class LiveGroups(Generic[T, F]):
@@ -37,28 +31,11 @@ class LiveGroups(Generic[T, F]):
         self._facts_of = facts_of
         self._members: dict[Hashable, dict[str, F]] = {}
         self._group_by_key: dict[str, Hashable] = {}
-        self._log: list[Change[F]] = []
-        self._log_begins = 0
+        self.version = 0
+        """Changes with every change to any member."""
         for obj in lister.list():
             self.put(obj)
         self.close: Callable[[], None] = lister.subscribe(self._changed)
-
-    @property
-    def version(self) -> int:
-        """Changes with every change to any member."""
-        return self._log_begins + len(self._log)
-
-    def changes_since(self, version: int) -> list[Change[F]] | None:
-        """Changes since that version, oldest first; None if the log does not go back that far."""
-        start = version - self._log_begins
-        return None if start < 0 else self._log[start:]
-
-    def _note(self, group: Hashable, old: F | None, new: F | None) -> None:
-        self._log.append((group, old, new))
-        if len(self._log) > _LOG_LIMIT:
-            cut = len(self._log) // 2
-            del self._log[:cut]
-            self._log_begins += cut
 
     def members(self, group: Hashable) -> Collection[F]:
         members = self._members.get(group)
@@ -73,9 +50,8 @@ class LiveGroups(Generic[T, F]):
         if facts is None:
             self._leave(key)
         else:
-            members = self._members.setdefault(group, {})
-            self._note(group, members.get(key), facts)
-            members[key] = facts
+            self._members.setdefault(group, {})[key] = facts
+            self.version += 1
             self._group_by_key[key] = group
 
     def _changed(self, old: T | None, new: T | None) -> None:
@@ -87,5 +63,5 @@ class LiveGroups(Generic[T, F]):
     def _leave(self, key: str) -> None:
         if key in self._group_by_key:
             group = self._group_by_key.pop(key)
-            self._note(group, self._members[group][key], None)
+            self.version += 1
             leave_group(self._members, group, key)

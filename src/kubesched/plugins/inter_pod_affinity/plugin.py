@@ -184,7 +184,7 @@ class InterPodAffinity(
         if self._parsed(state, pod).has_preferences:
             for weight, term in self._incoming(state, pod, table).preferred:
                 counter = table.pod_index.counter(MatchingPods(term))
-                yield Contribution(counter.by_domain(term.topology_key), weight, counter)
+                yield Contribution(counter.by_domain(term.topology_key), weight)
         for carried in existing:
             kind, weight = carried.key.kind, carried.weight
             if kind == REQUIRED_AFFINITY:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +10,6 @@ import numpy as np
 from kubesched.framework.interfaces import MAX_NODE_SCORE
 from kubesched.framework.nodes.columns import InternedColumn, Ints, Levels
 from kubesched.framework.nodes.domain_counter import DomainCounter
-from kubesched.framework.nodes.pod_index import Counter
 from kubesched.framework.nodes.views import NodeColumns
 from kubesched.plugins.helper.by_value import by_value, extremes
 
@@ -20,18 +19,10 @@ class Contribution(NamedTuple):
 
     domains: DomainCounter
     weight: int
-    counter: Counter | None = None
-    """The counter behind the domains; None for a term of existing pods."""
 
 
-class ScoreState(NamedTuple):
-    """Contributions of at least one pod, by topology label."""
-
-    by_column: tuple[tuple[InternedColumn[str], tuple[Contribution, ...]], ...]
-
-    @property
-    def contributions(self) -> list[Contribution]:
-        return [contribution for _, group in self.by_column for contribution in group]
+ScoreState = Sequence[tuple[InternedColumn[str], list[Contribution]]]
+"""Contributions of at least one pod, by topology label."""
 
 
 def with_pods(contributions: Iterable[Contribution]) -> ScoreState | None:
@@ -41,24 +32,22 @@ def with_pods(contributions: Iterable[Contribution]) -> ScoreState | None:
         if contribution.domains.total:
             column = contribution.domains.column
             by_column.setdefault(id(column), (column, []))[1].append(contribution)
-    if not by_column:
-        return None
-    return ScoreState(tuple((column, tuple(group)) for column, group in by_column.values()))
+    return list(by_column.values()) or None
 
 
 def raw_scores(state: ScoreState, nodes: NodeColumns) -> Ints:
     """The weighted pods in each node's domains; the last slot, for unlabelled nodes, is 0."""
     total: Ints | None = None
-    for column, contributions in state.by_column:
+    for column, contributions in state:
         ids = nodes.part_of(column.ids)
         if len(contributions) > 1 and len(column.values) <= len(nodes):
             sums = np.zeros(len(column.values) + 1, dtype=np.int64)
-            for domains, weight, _ in contributions:
+            for domains, weight in contributions:
                 counts = domains.counts[: len(column.values)]
                 sums[:-1] += counts if weight == 1 else weight * counts
             total = _plus(total, sums.take(ids))
         else:
-            for domains, weight, _ in contributions:
+            for domains, weight in contributions:
                 pods = domains.counts.take(ids)
                 if weight != 1:
                     pods *= weight

@@ -79,7 +79,7 @@ def chosen(search: Search, index: int) -> Reservation:
     """The search's result for one node of its view."""
     return Reservation(
         [
-            StaticBinding(match.volumes[int(match.choice[index])], match.claim)
+            StaticBinding(match.volumes[int(match.choice[index])].volume, match.claim)
             for match in search.matches
             if match.choice[index] != NONE
         ],

@@ -8,17 +8,17 @@ choices are arrays over the nodes, from which Reserve reads the entry of the cho
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import attrgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from kubesched.api import quantity
 from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim
 from kubesched.api.names import key_of
-from kubesched.api.selectors import SelectorError
-from kubesched.api.storage_v1 import CSIStorageCapacity, StorageClass
+from kubesched.api.selectors import Selector, SelectorError, from_label_selector
+from kubesched.api.storage_v1 import StorageClass
 from kubesched.framework.nodes.columns import Ints, Mask
 from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.status import Status, error_status, unresolvable
@@ -38,9 +38,8 @@ from kubesched.plugins.helper.volumes.csi_migration import (
 )
 from kubesched.plugins.helper.volumes.first_match import NONE, Ranks, first_matches
 from kubesched.plugins.helper.volumes.node_masks import in_topology, reachable
-from kubesched.plugins.volume_binding.free_volumes import FreeVolumes, shape_of
 from kubesched.plugins.volume_binding.pod_claims import PodClaims
-from kubesched.plugins.volume_binding.storage import Storage, VolumeFacts
+from kubesched.plugins.volume_binding.storage import FILESYSTEM, Storage, VolumeFacts
 
 NODE_CONFLICT: Final = "node(s) didn't match PersistentVolume's node affinity"
 BIND_CONFLICT: Final = "node(s) didn't find available persistent volumes to bind"
@@ -56,7 +55,7 @@ class Match:
     """For one claim, per node of the view, which of `volumes` it would get."""
 
     claim: PersistentVolumeClaim
-    volumes: Sequence[PersistentVolume]
+    volumes: Sequence[VolumeFacts]
     choice: Ranks
     """Index into `volumes`, or NONE."""
 
@@ -67,7 +66,8 @@ class Provision:
 
     claim: PersistentVolumeClaim
     where: Mask
-    capacities: Sequence[CSIStorageCapacity]
+    capacities: Ints
+    """In bytes."""
     choice: Ranks | None
     """Index into `capacities`; None if capacity is not checked."""
 
@@ -82,12 +82,8 @@ class Search:
         self._errors: list[tuple[Mask, str]] = []
         self.matches: list[Match] = []
         self.provisions: list[Provision] = []
-        self.scores: list[Ints] = []
-        """The scores by capacity, once they were asked for; for equal claims they are the same."""
         if claims.bound:
             self._check_bound(claims.bound)
-        elif len(claims.delayed) == 1 and self._serve_as_before(claims.delayed[0]):
-            return
         if claims.delayed:
             self._serve(claims.delayed)
 
@@ -198,34 +194,6 @@ class Search:
 
     # -- claims to be bound ------------------------------------------------------------------------
 
-    def _serve_as_before(self, claim: PersistentVolumeClaim) -> bool:
-        """Reuse the result for an equal claim of another pod if its inputs have not changed.
-
-        Returns False if this claim needs its own search. Claims of one workload's pods differ only
-        in name.
-        """
-        nodes, annotations = self._nodes, claim.metadata.annotations
-        if len(nodes) != nodes.table.high_water or not self.covers(len(nodes) - 1):
-            return False
-        if annotations is not None and SELECTED_NODE in annotations:
-            return False
-        free = self._free_volumes(claim)
-        if free is None:
-            return False
-        key = (free.shape, "storage" in (claim.spec.resources.requests or ()))
-        version = self._storage.version_for(free)
-        kept = self._storage.searches.get(key)
-        if kept is None or kept[0] != version:
-            self._serve([claim])
-            if not self._errors:
-                self._storage.keep_search(key, version, self)
-            return True
-        known = kept[1]
-        self._findings, self.scores = known._findings, known.scores
-        self.matches = [replace(match, claim=claim) for match in known.matches]
-        self.provisions = [replace(provision, claim=claim) for provision in known.provisions]
-        return True
-
     def _serve(self, claims: Sequence[PersistentVolumeClaim]) -> None:
         """Match or provision every WaitForFirstConsumer claim."""
         to_match: list[PersistentVolumeClaim] = []
@@ -247,11 +215,6 @@ class Search:
             if not here.any():
                 return
         to_match.sort(key=lambda claim: requested_storage(claim).nanos)
-        if len(to_match) == 1:
-            kept = self._match_kept(to_match[0])
-            if kept is not None:
-                self.matches.append(kept)
-                to_match = []
         volumes = _Numbered()
         for claim in to_match:
             choice = self._match(claim, volumes, here)
@@ -259,21 +222,6 @@ class Search:
                 return
             self.matches.append(Match(claim, volumes.listed, choice))
         self._provision(to_provision, here)
-
-    def _match_kept(self, claim: PersistentVolumeClaim) -> Match | None:
-        """The cached match of a pod's only claim, or None."""
-        free = self._free_volumes(claim)
-        return None if free is None else Match(claim, free.volumes, free.choice(self._nodes))
-
-    def _free_volumes(self, claim: PersistentVolumeClaim) -> FreeVolumes | None:
-        """Cached free volumes for such claims; None if not cached, or if one is reserved for it."""
-        try:
-            shape = shape_of(claim)
-        except SelectorError:
-            return None
-        if self._storage.reserved_for(shape.class_name, key_of(claim.metadata)):
-            return None
-        return self._storage.free_volumes(shape)
 
     def _match(self, claim: PersistentVolumeClaim, volumes: _Numbered, here: Mask) -> Ranks | None:
         """The number of the volume each node would give the claim; None on error."""
@@ -290,7 +238,7 @@ class Search:
         undecided = self._everywhere()
         for facts in reserved:
             # A volume reserved for the claim is the result or, if unreachable, rules out any other.
-            number = volumes.number(facts.volume)
+            number = volumes.number(facts)
             mine = undecided & ~self._is_taken(number)
             mask = reachable(self._storage.masks, self._nodes, facts.volume.spec.node_affinity)
             choice[mine if mask is None else mine & mask] = number
@@ -303,7 +251,7 @@ class Search:
         self, free: Sequence[VolumeFacts], volumes: _Numbered, choice: Ranks, undecided: Mask
     ) -> None:
         """Give every undecided node its first reachable volume that no earlier claim took there."""
-        numbers = volumes.numbers([facts.volume for facts in free])
+        numbers = volumes.numbers(free)
         ranked = ((rank, facts.reach) for rank, facts in enumerate(free))
         # Earlier claims took at most one volume each, so one of these candidates is still free.
         layers = first_matches(self._storage.masks, self._nodes, ranked, len(self.matches) + 1)
@@ -360,7 +308,7 @@ class Search:
         if allowed is not None:
             failed = where & ~allowed
             self._find(BIND_CONFLICT, failed)
-        capacities: Sequence[CSIStorageCapacity] = ()
+        capacities: Ints = np.zeros(0, dtype=np.int64)
         choice: Ranks | None = None
         if self._capacity_matters(claim, storage_class):
             capacities, choice = self._enough_capacity(claim, storage_class.metadata.name)
@@ -376,15 +324,55 @@ class Search:
         driver = self._storage.drivers.get("", storage_class.provisioner)
         return driver is not None and bool(driver.spec.storage_capacity)
 
-    def _enough_capacity(
-        self, claim: PersistentVolumeClaim, class_name: str
-    ) -> tuple[Sequence[CSIStorageCapacity], Ranks]:
+    def _enough_capacity(self, claim: PersistentVolumeClaim, class_name: str) -> tuple[Ints, Ranks]:
         """For each node, the first reachable capacity object with room for the claim.
 
         # Upstream: each claim is looked at alone, so two that fit one by one may not fit together.
         """
         wanted = quantity.value((claim.spec.resources.requests or {})["storage"])
         return self._storage.roomy_capacities(class_name, wanted, self._nodes)
+
+
+class ClaimShape(NamedTuple):
+    """The parts of a claim that matching reads, except volumes reserved for it by name."""
+
+    class_name: str
+    wanted_nanos: int
+    mode: str
+    attributes_class: str
+    access_modes: frozenset[str]
+    selector: Selector | None
+
+    def fits(self, facts: VolumeFacts) -> bool:
+        """Is the volume large enough and of the right kind?"""
+        return (
+            facts.capacity_nanos >= self.wanted_nanos
+            and facts.mode == self.mode
+            and facts.attributes_class == self.attributes_class
+            and not facts.is_deleting
+        )
+
+    def suits(self, facts: VolumeFacts) -> bool:
+        """Can such a claim be bound to the volume if it is unreserved?"""
+        return (
+            self.fits(facts)
+            and facts.is_available
+            and self.access_modes <= facts.access_modes
+            and (self.selector is None or self.selector.matches(facts.volume.metadata.labels))
+        )
+
+
+def shape_of(claim: PersistentVolumeClaim) -> ClaimShape:
+    """Raises SelectorError for a malformed selector."""
+    spec = claim.spec
+    return ClaimShape(
+        class_of_claim(claim),
+        requested_storage(claim).nanos,
+        FILESYSTEM if spec.volume_mode is None else spec.volume_mode,
+        spec.volume_attributes_class_name or "",
+        frozenset(spec.access_modes or ()),
+        None if spec.selector is None else from_label_selector(spec.selector),
+    )
 
 
 def candidates(
@@ -417,20 +405,20 @@ class _Numbered:
     __slots__ = ("_numbers", "listed")
 
     def __init__(self) -> None:
-        self.listed: list[PersistentVolume] = []
+        self.listed: list[VolumeFacts] = []
         self._numbers: dict[str, int] | None = None
 
-    def number(self, volume: PersistentVolume) -> int:
+    def number(self, facts: VolumeFacts) -> int:
         if self._numbers is None:
-            self._numbers = {volume.metadata.name: at for at, volume in enumerate(self.listed)}
-        number = self._numbers.setdefault(volume.metadata.name, len(self.listed))
+            self._numbers = {known.order[1]: at for at, known in enumerate(self.listed)}
+        number = self._numbers.setdefault(facts.order[1], len(self.listed))
         if number == len(self.listed):
-            self.listed.append(volume)
+            self.listed.append(facts)
         return number
 
-    def numbers(self, volumes: list[PersistentVolume]) -> Sequence[int]:
+    def numbers(self, volumes: Sequence[VolumeFacts]) -> Sequence[int]:
         if self.listed:
-            return [self.number(volume) for volume in volumes]
+            return [self.number(facts) for facts in volumes]
         self.listed.extend(volumes)  # all distinct and nothing numbered yet: no lookup needed
         return range(len(volumes))
 

@@ -6,9 +6,11 @@ per revision.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Sequence
+from collections.abc import Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
+
+import numpy as np
 
 from kubesched.api import quantity
 from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim
@@ -16,6 +18,7 @@ from kubesched.api.names import key_of
 from kubesched.api.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
 from kubesched.base.logs import get_logger
 from kubesched.framework.handle import Handle, Lister
+from kubesched.framework.nodes.columns import Ints
 from kubesched.framework.nodes.views import NodeColumns
 from kubesched.plugins.helper.live_groups import LiveGroups
 from kubesched.plugins.helper.volumes.claims import class_of_volume, storage_capacity
@@ -30,23 +33,12 @@ from kubesched.plugins.helper.volumes.first_match import (
 from kubesched.plugins.helper.volumes.node_masks import NodeMasks
 from kubesched.plugins.helper.volumes.wiring import listers_of
 from kubesched.plugins.volume_binding.assume_cache import AssumeCache
-from kubesched.plugins.volume_binding.free_volumes import (
-    FILESYSTEM,
-    ClaimShape,
-    FreeVolumes,
-    NotSimple,
-)
-
-if TYPE_CHECKING:
-    from kubesched.plugins.volume_binding.search import Search
 
 log = get_logger(__name__)
 
-_FREE_KEPT: Final = 32
+FILESYSTEM: Final = "Filesystem"
 _ROOMY_KEPT: Final = 32
-_SEARCHES_KEPT: Final = 32
-_SearchVersion = tuple[FreeVolumes, int, int, int, int, int, int]
-_Roomy = tuple[tuple[int, int, int], Sequence[CSIStorageCapacity], Ranks]
+_Roomy = tuple[tuple[int, int, int], Ints, Ranks]
 """The versions a result is based on, and the result."""
 
 
@@ -55,6 +47,7 @@ class VolumeFacts(NamedTuple):
 
     volume: PersistentVolume
     capacity_nanos: int
+    capacity_bytes: int
     order: tuple[int, str]
     """Smaller volumes first. Upstream breaks ties at random; here the name decides."""
     mode: str
@@ -68,8 +61,11 @@ class VolumeFacts(NamedTuple):
 class CapacityFacts(NamedTuple):
     """The parts of a CSIStorageCapacity that provisioning reads, if it reaches any node."""
 
-    capacity: CSIStorageCapacity
+    key: str
+    capacity_bytes: int
+    """0 if not reported."""
     limit_bytes: int
+    """The largest volume that can be provisioned."""
     reach: Reach
 
 
@@ -89,10 +85,7 @@ class Storage:
         self.csi_nodes = CsiNodeColumns(handle.table, self.csi_node_lister)
         self.masks = NodeMasks(handle.table)
         self._table = handle.table
-        self._free: dict[ClaimShape, FreeVolumes] = {}
         self._roomy: dict[tuple[str, int], _Roomy] = {}
-        self.searches: dict[Hashable, tuple[_SearchVersion, Search]] = {}
-        """The last result over all nodes for a pod's only claim, by the claim's relevant parts."""
         self._capacities_by_class = LiveGroups(
             listers.of(CSIStorageCapacity),
             lambda capacity: capacity.storage_class_name,
@@ -109,49 +102,9 @@ class Storage:
         groups = self._volumes_by_class
         return chain(groups.members((class_name, "")), groups.members((class_name, claim_key)))
 
-    def reserved_for(self, class_name: str, claim_key: str) -> Collection[VolumeFacts]:
-        """Volumes of a class that name the claim."""
-        return self._volumes_by_class.members((class_name, claim_key))
-
-    def free_volumes(self, shape: ClaimShape) -> FreeVolumes | None:
-        """The cached free volumes for such claims; None if they must be searched one by one."""
-        groups, group = self._volumes_by_class, (shape.class_name, "")
-        known = self._free.pop(shape, None)
-        try:
-            changes = None if known is None else groups.changes_since(known.position)
-            if known is None or changes is None or known.is_outgrown:
-                known = FreeVolumes(shape, groups.members(group), groups.version)
-            elif changes:
-                known.follow((old, new) for of, old, new in changes if of == group)
-                known.position = groups.version
-        except NotSimple:
-            return None
-        if len(self._free) >= _FREE_KEPT:
-            del self._free[next(iter(self._free))]
-        self._free[shape] = known
-        return known
-
-    def version_for(self, free: FreeVolumes) -> _SearchVersion:
-        """Changes with everything that a result for such claims depends on."""
-        table = self._table
-        return (
-            free,
-            free.revision,
-            self._capacities_by_class.version,
-            self.classes.version,
-            self.drivers.version,
-            table.node_log.end,
-            table.epoch,
-        )
-
-    def keep_search(self, key: Hashable, version: _SearchVersion, search: Search) -> None:
-        if len(self.searches) >= _SEARCHES_KEPT:
-            self.searches.clear()
-        self.searches[key] = (version, search)
-
     def roomy_capacities(
         self, class_name: str, wanted_bytes: int, nodes: NodeColumns
-    ) -> tuple[Sequence[CSIStorageCapacity], Ranks]:
+    ) -> tuple[Ints, Ranks]:
         """Capacities of a class with room for a volume, and the first that each node reaches.
 
         Pods of one workload query this one after the other, so the result for the whole table is
@@ -162,12 +115,13 @@ class Storage:
         known = self._roomy.get((class_name, wanted_bytes))
         if known is None or known[0] != holds:
             roomy = [f for f in groups.members(class_name) if f.limit_bytes >= wanted_bytes]
-            roomy.sort(key=lambda facts: key_of(facts.capacity.metadata))
+            roomy.sort(key=lambda facts: facts.key)
             ranked = ((rank, facts.reach) for rank, facts in enumerate(roomy))
             (choice,) = first_matches(self.masks, NodeColumns(table), ranked, 1)
             if len(self._roomy) >= _ROOMY_KEPT:
                 self._roomy.clear()
-            known = (holds, [facts.capacity for facts in roomy], choice)
+            amounts = np.array([facts.capacity_bytes for facts in roomy], dtype=np.int64)
+            known = (holds, amounts, choice)
             self._roomy[class_name, wanted_bytes] = known
         return known[1], known[2][nodes.rows]
 
@@ -176,14 +130,15 @@ def facts_of_volume(volume: PersistentVolume) -> VolumeFacts | None:
     """None, with a warning, for a volume with an invalid size, which cannot be matched."""
     spec = volume.spec
     try:
-        capacity_nanos = storage_capacity(volume).nanos
+        capacity = storage_capacity(volume)
     except quantity.QuantityError as error:
         log.warningf("persistentvolume %s: spec.capacity.storage: %s", volume.metadata.name, error)
         return None
     return VolumeFacts(
         volume=volume,
-        capacity_nanos=capacity_nanos,
-        order=(capacity_nanos, volume.metadata.name),
+        capacity_nanos=capacity.nanos,
+        capacity_bytes=capacity.value(),
+        order=(capacity.nanos, volume.metadata.name),
         mode=FILESYSTEM if spec.volume_mode is None else spec.volume_mode,
         attributes_class=spec.volume_attributes_class_name or "",
         access_modes=frozenset(spec.access_modes or ()),
@@ -203,7 +158,8 @@ def facts_of_capacity(capacity: CSIStorageCapacity) -> CapacityFacts | None:
         return None
     if limit is None or capacity.node_topology is None:
         return None
-    return CapacityFacts(capacity, limit, reach_of_selector(capacity.node_topology))
+    amount = 0 if capacity.capacity is None else quantity.value(capacity.capacity)
+    return CapacityFacts(key_of(meta), amount, limit, reach_of_selector(capacity.node_topology))
 
 
 def volume_limit(capacity: CSIStorageCapacity) -> int | None:
