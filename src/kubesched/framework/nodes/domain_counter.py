@@ -4,22 +4,22 @@
     DomainCounter  the pods of one counter summed by domain
 
 ```
- Domains zone, all rows   domain_of [0 1 0 2 ..]   nodes [12 11 12]   moves: row 7 from 1 to 2, ...
+ Domains zone, all rows   domain_of [0 1 0 2 ..]   nodes [12 11 12]   version 17
                                    |
- DomainCounter app=web        counts [3 2 0]     applied the moves until ...
- DomainCounter app=db         counts [0 0 1]     ...
+ DomainCounter app=web        counts [3 2 0]     for version 17
+ DomainCounter app=db         counts [0 0 1]     for version 16: summed up again on the next read
 ```
 
 A pod must be subtracted from the domain it was added to, but by then the label column may have a
-new value. So rows move between domains only in `Domains.sync`, which records every move, and a
-counter applies the moves before it counts or is read. A cluster with thousands of apps has
-thousands of counters over one zone label, each with only a few numbers of its own.
+new value. So rows move between domains only in `Domains.sync`, and a counter whose sums are for
+another version adds nothing to them. A cluster with thousands of apps has thousands of counters
+over one zone label, each with only a few numbers of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -27,9 +27,6 @@ from kubesched.framework.nodes.columns import ABSENT, Ids, Indices, InternedColu
 
 if TYPE_CHECKING:
     from kubesched.framework.nodes.node_table import NodeTable
-
-MOVES_LIMIT: Final = 4096
-"""Maximum number of recorded moves; a counter further behind is recomputed."""
 
 
 class Eligibility(Protocol):
@@ -43,8 +40,6 @@ class Eligibility(Protocol):
 
 class RowCounts(Protocol):
     """The per-row counts that a domain counter sums."""
-
-    def count_at(self, row: int) -> int: ...
 
     def held(self) -> Iterable[tuple[int, int]]:
         """(row, count) of every row with a nonzero count."""
@@ -67,8 +62,6 @@ class Domains:
         "column",
         "count",
         "domain_of",
-        "moves",
-        "moves_base",
         "nodes",
         "version",
     )
@@ -80,10 +73,6 @@ class Domains:
         self._eligibility = eligibility
         self.version = 0
         """Increases with every change."""
-        self.moves: list[tuple[int, int, int]] = []
-        """(row, old domain, new domain) for each version since `moves_base`."""
-        self.moves_base = 0
-        """Counters of an older version must be recomputed."""
         self._build()
 
     def _build(self) -> None:
@@ -98,8 +87,6 @@ class Domains:
         self.count = int(np.count_nonzero(self.nodes))
         """Number of existing domains."""
         self.version += 1
-        self.moves_base = self.version
-        self.moves.clear()
 
     def _hold(self, domain_of: Ids) -> None:
         self.domain_of = domain_of
@@ -149,15 +136,10 @@ class Domains:
                     self.count += sign
         self.cells[row] = new
         self.version += 1
-        self.moves.append((row, old, new))
-        if len(self.moves) > MOVES_LIMIT:
-            cut = MOVES_LIMIT // 2
-            del self.moves[:cut]
-            self.moves_base += cut
 
 
 class DomainCounter:
-    """A counter's pods summed by value of one topology label; computed on first read."""
+    """A counter's pods summed by value of one topology label; computed when read."""
 
     __slots__ = (
         "__weakref__",
@@ -174,7 +156,7 @@ class DomainCounter:
         self._domains = domains
         self._source = source
         self._version = 0
-        """Version of the domains that the sums are for; 0 before the first read."""
+        """Version of the domains that the sums are for; 0 if they have to be computed."""
 
     def _build(self) -> None:
         domains = self._domains
@@ -200,37 +182,15 @@ class DomainCounter:
         if self._version and (
             self._version != domains.version or len(self._counts) != len(domains.nodes)
         ):
-            self._catch_up()
+            self._version = 0
         return self
-
-    def _catch_up(self) -> None:
-        domains = self._domains
-        start = self._version - domains.moves_base
-        if start < 0:
-            self._build()
-            return
-        if len(self._counts) != len(domains.nodes):
-            counts = np.zeros(len(domains.nodes), dtype=np.int64)
-            counts[: len(self._counts) - 1] = self._counts[:-1]
-            self._hold(counts)
-        for row, old, new in domains.moves[start:]:
-            pods = self._source.count_at(row)
-            if pods and old >= 0:
-                self._cells[old] -= pods
-                self._total -= pods
-            if pods and new >= 0:
-                self._cells[new] += pods
-                self._total += pods
-        self._smallest = None
-        self._version = domains.version
 
     def add(self, row: int, delta: int) -> None:
         """Count pods. Must be called before the source's own count of the row changes."""
         domains = self._domains
         if self._version != domains.version:
-            if not self._version:
-                return
-            self._catch_up()
+            self._version = 0
+            return
         domain = domains.cells[row]
         if domain >= 0:
             self._cells[domain] += delta

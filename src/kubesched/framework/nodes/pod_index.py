@@ -97,9 +97,6 @@ class PodsPerRow:
             self.rows.pop(row, None)
         return count
 
-    def count_at(self, row: int) -> int:
-        return self.rows.get(row, 0)
-
     def held(self) -> Iterable[tuple[int, int]]:
         return self.rows.items()
 
