@@ -412,16 +412,6 @@ class HttpTransport:
                 connection.abort()
             await asyncio.wait(pending, timeout=_CLOSE_GRACE_S)
 
-    def check_invariants(self) -> None:
-        """The counts match the connections. Call it only while nothing is being connected."""
-        streams = sum(connection.is_for_stream for connection in self._open)
-        assert self._stream_count == streams, "streams are miscounted"
-        assert self._slot_count == len(self._open) - streams, "connections are miscounted"
-        assert self._slot_count <= self._settings.max_connections, "too many connections"
-        idle = [connection for connection in self._idle if connection.is_open]
-        assert len(set(idle)) == len(idle), "a connection is idle twice"
-        assert all(connection in self._open for connection in idle), "an idle one is unknown"
-
     def _closed_error(self) -> ConnectFailed:
         return ConnectFailed(f"client of {self._authority} is closed")
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from plugin_strategies import pod_of
 from scalar import storage as twin
+from self_checks import check_attached
 from storage_worlds import storage_worlds
 
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
@@ -117,7 +118,7 @@ def test_every_plugin_equals_its_twin_after_any_changes(worlds):
                 judge(worlds, plugin, json)
         for plugin in made:
             if isinstance(plugin, NodeVolumeLimits) and "_storage" in vars(plugin):
-                plugin._storage.attached.check_invariants()
+                check_attached(plugin._storage.attached)
         for _ in range(worlds.random.randint(1, 5)):
             worlds.change()
 

@@ -2,6 +2,7 @@
 
 import pytest
 from judging import cluster, hint, make, passes, verdict
+from self_checks import check_attached
 from storage_objects import (
     EPHEMERAL,
     Built,
@@ -47,7 +48,7 @@ class World:
     def verdict(self, pod):
         answer = verdict(self.plugin, pod, self.table)
         if "_storage" in vars(self.plugin):
-            self.plugin._storage.attached.check_invariants()
+            check_attached(self.plugin._storage.attached)
         return answer
 
     def fits(self, pod):
@@ -394,7 +395,7 @@ def test_counts_follow_pods_and_nodes():
     world.listers.put(csi_node("m", limits={DRIVER: 1}))
     assert world.fits(pod)
     world.table.set_node(make_node("n").build())
-    world.plugin._storage.attached.check_invariants()
+    check_attached(world.plugin._storage.attached)
     answer = verdict(world.plugin, pod, world.table, "n")
     assert answer.reasons == REASON
 

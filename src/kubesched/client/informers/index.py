@@ -45,13 +45,3 @@ class Index(Generic[T]):
         for value in new_values:
             # Most pods may be in one namespace.
             self._keys_by_value.setdefault(value, {})[key] = None
-
-    def rebuilt(self, objects: dict[str, T]) -> Index[T]:
-        """The expected index of these objects; for checking."""
-        fresh = Index(self._function)
-        for key, obj in objects.items():
-            fresh.change(key, None, obj)
-        return fresh
-
-    def as_sets(self) -> dict[str, set[str]]:
-        return {value: set(keys) for value, keys in self._keys_by_value.items()}

@@ -103,12 +103,6 @@ class Store(Generic[T]):
                 listener(old, None)
         return old
 
-    def check_invariants(self) -> None:
-        """Every index equals a freshly built one."""
-        for name, index in self._indexes.items():
-            fresh = index.rebuilt(self._objects)
-            assert index.as_sets() == fresh.as_sets(), f'index "{name}" does not match its objects'
-
     def _index(self, name: str) -> Index[T]:
         try:
             return self._indexes[name]

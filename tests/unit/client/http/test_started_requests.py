@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 
+from self_checks import check_pool
+
 from kubesched.base.errors import StreamEnded
 from kubesched.client.transport import AnonymousCredentials, Request
 
@@ -59,7 +61,7 @@ async def test_a_started_request_calls_back_with_its_answer(serve, connect):
         b"/a",
         "value",
     )
-    transport.check_invariants()
+    check_pool(transport)
 
 
 async def test_without_an_idle_connection_nothing_is_started(serve, connect):
@@ -97,14 +99,14 @@ async def test_giving_up_closes_the_connection_and_makes_no_callback(serve, conn
     response = await transport.request(post("/next"))
     assert response.status == 201
     assert not done.future.done()
-    transport.check_invariants()
+    check_pool(transport)
 
 
 async def test_a_former_leader_starts_nothing(serve, connect):
     transport = connect(await serve(by_target))
     await transport.request(WARM)
     assert transport.start(post(may_send=lambda: False), Outcome()) is None
-    transport.check_invariants()
+    check_pool(transport)
 
 
 async def test_one_failing_callback_does_not_keep_answers_from_the_others(serve, connect, caplog):

@@ -12,6 +12,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from self_checks import check_pool
 
 from kubesched.base.errors import (
     ConnectFailed,
@@ -439,7 +440,7 @@ async def test_permission_to_send_is_asked_for_after_waiting_for_a_connection(se
     assert (await first).status == 200
     with pytest.raises(WriteRefused, match="does not hold the leader lease"):
         await second
-    transport.check_invariants()
+    check_pool(transport)
     third = Request(method="POST", target="/third", may_send=lambda: True)
     assert (await transport.request(third)).status == 200
     assert seen == ["/first", "/third"]

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from self_checks import check_store
 
 from kubesched.base.clock import ManualClock
 from kubesched.base.errors import (
@@ -179,7 +180,7 @@ def make_machine(new_collection, new_story):
             if hasattr(self, "informer"):
                 assert self.informer.handler_error_count == 0
                 assert {pod.metadata.name: pod for pod in self.informer.store} == self.story.known
-                self.informer.store.check_invariants()
+                check_store(self.informer.store)
 
         def teardown(self) -> None:
             try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from self_checks import check_store, keys_by_value
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.meta import ObjectMeta
@@ -47,9 +48,11 @@ def test_indexes_equal_freshly_built_ones_after_any_changes(steps, index_at):
             assert store.version > version
         else:
             assert store.remove(key) is expected.pop(key, None)
-        store.check_invariants()
+        check_store(store)
     assert {key_of(obj.metadata): obj for obj in store} == expected
-    assert set(store._index("namespace").as_sets()) == {obj.metadata.namespace for obj in store}
+    assert set(keys_by_value(store._index("namespace"))) == {
+        obj.metadata.namespace for obj in store
+    }
 
 
 def test_lister_finds_by_name_namespace_predicate_and_index():

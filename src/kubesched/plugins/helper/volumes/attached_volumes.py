@@ -19,8 +19,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-import numpy as np
-
 from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim
 from kubesched.api.pod_volumes import CLAIM, EPHEMERAL, MIGRATABLE
 from kubesched.api.storage_v1 import StorageClass, VolumeAttachment
@@ -28,7 +26,6 @@ from kubesched.framework.handle import Lister
 from kubesched.framework.nodes.columns import IntColumn
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.nodes.pods import PodInfo
-from kubesched.framework.nodes.views import NodeColumns
 from kubesched.plugins.helper.grouping import leave_group
 from kubesched.plugins.helper.volumes.claims import class_of_claim
 from kubesched.plugins.helper.volumes.pod_followers import PodFollower
@@ -338,34 +335,6 @@ class AttachedVolumes(PodFollower):
         for column in self._counts.values():
             if len(column.array) < capacity:
                 column.grow(capacity)
-
-    # -- self-check --------------------------------------------------------------------------------
-
-    def check_invariants(self) -> None:
-        """Compares all state with a fresh count."""
-        self.sync()
-        by_volume = {(c.volume_name, key) for key, c in self._claims.items() if c.volume_name}
-        by_class = {(c.class_name, key) for key, c in self._claims.items() if c.class_name}
-        for index, expected in (
-            (self._claims_by_volume, by_volume),
-            (self._claims_by_class, by_class),
-        ):
-            linked = {(value, key) for value, keys in index.items() for key in keys}
-            assert linked == expected, "claims are indexed under an old volume or class"
-        for row, name in enumerate(self.table.names):
-            view = NodeColumns(self.table, np.array([row]))
-            try:
-                held = {} if not name else self.used_by(view.pods_at(0))
-            except CannotTell:
-                assert row in self._broken, f"the problem with node {name} is not recorded"
-                continue
-            assert row not in self._broken, f"node {name} has a recorded problem, but none exists"
-            held.update({volume.name: volume for volume in self.attached_at(row)})
-            drivers = [volume.driver for volume in held.values()]
-            for driver, column in self._counts.items():
-                assert column.cells[row] == drivers.count(driver), (
-                    f"volumes of {driver} at node {name} drifted"
-                )
 
 
 def _owner(claim: PersistentVolumeClaim) -> str:
