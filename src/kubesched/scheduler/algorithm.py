@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from random import Random
 from typing import NamedTuple
 
@@ -33,7 +32,6 @@ from kubesched.framework.runtime.timing import FILTER
 from kubesched.framework.status import Code, Status, unresolvable
 from kubesched.scheduler.batching import Batching, RankedNodes
 from kubesched.scheduler.classes import Best, ClassEngine, PodClass, Walk, Walked
-from kubesched.scheduler.draws import draw_below
 from kubesched.scheduler.host_choice import heap_winner
 from kubesched.scheduler.rescoring import rescored
 from kubesched.scheduler.score_log import SCORES_VERBOSITY, log_scores
@@ -532,13 +530,13 @@ class SchedulingAlgorithm:
 
     def _of_best(self, best: Best) -> int:
         """A random one of the best rows."""
-        return best.row(partial(draw_below, self.random))
+        return best.row(self.random.randrange)
 
     def _at_random(self, tied_rows: Indices) -> int:
         """A random one of the tied rows, which are sorted so that a draw is reproducible."""
         if len(tied_rows) == 1:
             return int(tied_rows[0])
-        return int(tied_rows[draw_below(self.random, len(tied_rows))])
+        return int(tied_rows[self.random.randrange(len(tied_rows))])
 
     def _select_walked(self, walked: Walked, candidates: int) -> ScheduleResult:
         self.ranking = walked

@@ -23,7 +23,6 @@ from kubesched.scheduler.binding_cycle import BindingCycle
 from kubesched.scheduler.cache.cache import Cache
 from kubesched.scheduler.checkpoint import Checkpoints
 from kubesched.scheduler.decisions import DecisionRing, Outcome
-from kubesched.scheduler.draws import draw_below
 from kubesched.scheduler.event_gate import EventGate
 from kubesched.scheduler.failure import FailureHandler
 from kubesched.scheduler.flight import ATTEMPT_DECIDED, FlightRecorder
@@ -165,7 +164,7 @@ class Scheduler:
         framework.attempt_begins()
         state = CycleState()
         state.cycle, state.signature = self.queue.scheduling_cycle, info.signature
-        if draw_below(self._random, 100) < PLUGIN_METRICS_SAMPLE_PERCENT:
+        if self._random.randrange(100) < PLUGIN_METRICS_SAMPLE_PERCENT:
             state.timer = framework.timer
         ran = self.cycle.run(framework, state, info, started)
         started += state.shadow_s

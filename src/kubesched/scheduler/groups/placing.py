@@ -29,7 +29,6 @@ from kubesched.framework.runtime.reserve import run_reserve, run_unreserve
 from kubesched.framework.status import Code, Status, error_status
 from kubesched.scheduler.algorithm import ScheduleResult, SchedulingAlgorithm
 from kubesched.scheduler.cache.cache import Cache, CacheError
-from kubesched.scheduler.draws import draw_below
 from kubesched.scheduler.groups.placement_algorithm import PlacementAlgorithm
 from kubesched.scheduler.groups.results import (
     SUCCESS,
@@ -236,7 +235,7 @@ class Placing:
                 totals[index] += weight * score
         top = max(totals)
         ties = [at for at, total in zip(good, totals, strict=True) if total == top]
-        return ties[0] if len(ties) == 1 else ties[draw_below(self._random, len(ties))]
+        return ties[0] if len(ties) == 1 else ties[self._random.randrange(len(ties))]
 
     def _assume_again(
         self, result: GroupResult, below: dict[GroupKey, GroupResult], undo: list[Undo]
