@@ -19,7 +19,7 @@ from kubesched.api.resource_v1 import ResourceClaim
 from kubesched.base.errors import AlreadyExists, ApiError, NotFound
 from kubesched.client.patch import merge_patch, strategic_merge_patch
 from kubesched.client.rest import RestClient
-from kubesched.lab.conformance.claims import Claims
+from kubesched.lab.claims import Claims
 from kubesched.lab.conformance.extender_server import ExtenderServer
 from kubesched.lab.conformance.marks import NodeMarks
 from kubesched.lab.conformance.sequences import Decision, Json, Sequence, Step, running
@@ -65,7 +65,8 @@ class Player:
         self._volumes = volumes
         self._extenders = extenders
         extenders.key_of = pods.key_of
-        self._claims = Claims(client, scenario)
+        self._claims = Claims(client)
+        self._claims.learn(scenario.objects)
         self._marks = NodeMarks()
         self._started = 0
         self._numbers: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""The claim controller of a benchmark, whose control planes have none."""
+"""The claim controller of a benchmark: it deletes claims with their pods, without listing any."""
 
 from __future__ import annotations
 
@@ -6,54 +6,35 @@ import contextlib
 from typing import Any
 
 from kubesched.api import codec
-from kubesched.api.kinds import PODS, kind_of
+from kubesched.api.kinds import kind_of
 from kubesched.api.resource_v1 import ResourceClaim
-from kubesched.base.errors import KubeschedError, NotFound
-from kubesched.client.patch import merge_patch, strategic_merge_patch
+from kubesched.base.errors import NotFound
+from kubesched.client.patch import merge_patch
 from kubesched.client.rest import RestClient
-from kubesched.insight.state.claim_controller import (
-    claim_statuses,
-    generated_claim,
-    template_entries,
-)
+from kubesched.insight.state.claim_controller import template_entries
 from kubesched.lab.benchmarking.templates import Manifest
+from kubesched.lab.claims import Claims
 
 _CLAIMS = kind_of(ResourceClaim)
 
 
-class ClaimMaker:
+class ClaimMaker(Claims):
     """Creates the claims of pods from templates, and deletes them with the pods."""
 
     def __init__(self, client: RestClient) -> None:
-        self._client = client
-        self._templates: dict[tuple[str, str], Manifest] = {}
+        super().__init__(client)
         self._made: dict[tuple[str, str], list[str]] = {}
         """Namespace and name of a pod -> the claims created for it."""
 
     async def created(self, manifest: Manifest, answer: bytes) -> None:
         """Remember a template, or create a pod's claims. `answer` is the server's response."""
-        metadata = manifest["metadata"]
-        if manifest["kind"] == "ResourceClaimTemplate":
-            self._templates[metadata["namespace"], metadata["name"]] = manifest
-            return
-        entries = template_entries(manifest) if manifest["kind"] == "Pod" else []
-        if not entries:
-            return
-        pod = codec.decode(answer, dict[str, Any])
-        namespace, name = metadata["namespace"], pod["metadata"]["name"]
-        for entry, template_name in entries:
-            template = self._templates.get((namespace, template_name))
-            if template is None:
-                missing = f"ResourceClaimTemplate {namespace}/{template_name}"
-                raise KubeschedError(f"pod {namespace}/{name}: {missing} does not exist")
-            claim = generated_claim(pod, entry, template)
-            path = _CLAIMS.collection_path(namespace)
-            await self._client.post_raw(path, codec.encode(claim))
-            self._made.setdefault((namespace, name), []).append(claim["metadata"]["name"])
-        change = strategic_merge_patch({"status": claim_statuses(pod)})
-        await self._client.patch(PODS, name, namespace, change, subresource="status")
+        self.learn([manifest])
+        if manifest["kind"] == "Pod" and template_entries(manifest):
+            pod = codec.decode(answer, dict[str, Any])
+            metadata = pod["metadata"]
+            self._made[metadata["namespace"], metadata["name"]] = await self.make_for(pod)
 
-    async def release(self, namespace: str, pod_name: str) -> None:
+    async def delete_of(self, namespace: str, pod_name: str) -> None:
         """Deallocate and delete the claims of a deleted pod."""
         for name in self._made.pop((namespace, pod_name), ()):
             with contextlib.suppress(NotFound):

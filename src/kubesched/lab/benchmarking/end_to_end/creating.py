@@ -186,7 +186,7 @@ class Creator:
         except (ApiError, TransportError) as error:
             raise CreationError(f"cannot delete {described(manifest)}: {error}") from error
         if manifest["kind"] == "Pod":
-            await self.claims.release(namespace, name)
+            await self.claims.delete_of(namespace, name)
 
 
 def kind_of_manifest(manifest: Manifest) -> Kind[Record]:

@@ -244,7 +244,7 @@ class Driver:
 
         async def release(namespace: str, name: str) -> None:
             async with workers:
-                await self._creator.claims.release(namespace, name)
+                await self._creator.claims.delete_of(namespace, name)
 
         async def in_batches(pods: ops.CreatePods) -> None:
             while self._clock.monotonic() < ends_at:
@@ -402,7 +402,7 @@ class Driver:
             namespace, _, name = key.partition("/")
             with contextlib.suppress(NotFound):
                 await self._plane.client.delete(Pod, name, namespace)
-            await self._creator.claims.release(namespace, name)
+            await self._creator.claims.delete_of(namespace, name)
             self._pods.pop(key, None)
 
     async def _update(self, step: ops.UpdateAny) -> None:

@@ -1,9 +1,10 @@
-"""The player's claim controller: its cluster has none."""
+"""The claim controller of clusters that have none: of conformance and of benchmarks."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import msgspec
 
@@ -11,7 +12,7 @@ from kubesched.api.core_v1 import Pod
 from kubesched.api.kinds import kind_of
 from kubesched.api.meta import DeleteOptions
 from kubesched.api.resource_v1 import ResourceClaim
-from kubesched.base.errors import NotFound
+from kubesched.base.errors import KubeschedError, NotFound
 from kubesched.client.patch import merge_patch, strategic_merge_patch
 from kubesched.client.rest import RestClient
 from kubesched.insight.state.claim_controller import (
@@ -25,39 +26,48 @@ from kubesched.insight.state.claim_controller import (
     template_entries,
     without_stale_reservations,
 )
-from kubesched.lab.conformance.sequences import Json, Sequence
 
+Json = dict[str, Any]
 _AT_ONCE = DeleteOptions(grace_period_seconds=0, propagation_policy="Background")
 
 
 class Claims:
     """Creates claims for pods, and releases those of deleted pods."""
 
-    def __init__(self, client: RestClient, scenario: Sequence) -> None:
+    def __init__(self, client: RestClient) -> None:
         self._client = client
-        self._templates = {
-            (manifest["metadata"]["namespace"], manifest["metadata"]["name"]): manifest
-            for manifest in scenario.objects
-            if manifest["kind"] == "ResourceClaimTemplate"
-        }
-        self.is_used = bool(self._templates)
+        self._templates: dict[tuple[str, str], Json] = {}
 
-    async def make_for(self, pod: Json) -> None:
-        """Create the claims of a new pod, and record them in its status."""
+    def learn(self, manifests: Iterable[Json]) -> None:
+        """Remember the templates among these objects."""
+        for manifest in manifests:
+            if manifest["kind"] == "ResourceClaimTemplate":
+                metadata = manifest["metadata"]
+                self._templates[metadata["namespace"], metadata["name"]] = manifest
+
+    async def make_for(self, pod: Json) -> list[str]:
+        """Create the claims of a new pod, and record them in its status; returns their names."""
         entries = template_entries(pod)
         if not entries:
-            return
+            return []
         name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
         path = kind_of(ResourceClaim).collection_path(namespace)
-        for entry, template in entries:
-            claim = generated_claim(pod, entry, self._templates[namespace, template])
+        made = []
+        for entry, template_name in entries:
+            template = self._templates.get((namespace, template_name))
+            if template is None:
+                missing = f"ResourceClaimTemplate {namespace}/{template_name}"
+                raise KubeschedError(f"pod {namespace}/{name}: {missing} does not exist")
+            claim = generated_claim(pod, entry, template)
             await self._client.post_raw(path, msgspec.json.encode(claim))
+            made.append(claim["metadata"]["name"])
         change = strategic_merge_patch({"status": claim_statuses(pod)})
         await self._client.patch(Pod, name, namespace, change, subresource="status")
+        return made
 
     async def release(self) -> bool:
         """Release reservations of finished or deleted pods; returns whether there were any."""
-        if not self.is_used:
+        if not self._templates:
             return False
         alive = {
             pod.metadata.uid
