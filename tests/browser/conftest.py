@@ -10,30 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from pathlib import Path
 
 import pytest
-from page_servers import Visitor
+from page_servers import FLAGS, Visitor, find_browser
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 PATIENCE_MS = 30_000
-
-
-def find_browser():
-    named = os.environ.get("KUBESCHED_BROWSER")
-    if named:
-        return shutil.which(named)
-    return next(filter(None, map(shutil.which, NAMES)), None)
 
 
 @pytest.fixture(scope="module")
@@ -41,11 +23,6 @@ def browser():
     """One Chromium for a module. Playwright keeps an event loop running in this thread until it is stopped, in which no
     test of another module could run its own."""
     path = find_browser()
-    if path is None:
-        missing = "no browser: install chromium, or name one with $KUBESCHED_BROWSER"
-        if os.environ.get("CI") == "true":
-            pytest.fail(missing)
-        pytest.skip(missing)
     sync_api = pytest.importorskip("playwright.sync_api")
     sync_api.expect.set_options(timeout=PATIENCE_MS)
     with sync_api.sync_playwright() as playwright:

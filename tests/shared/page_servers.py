@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import shutil
 import threading
 from pathlib import Path
+
+import pytest
 
 from kubesched.app import demo
 from kubesched.app.page_sources import playground_source, state_source
@@ -13,6 +17,31 @@ from kubesched.app.playground import PlaygroundSettings, playground
 from kubesched.config.features import DEFAULT_GATES
 from kubesched.insight.page.serving import serve_page
 from kubesched.insight.state.cluster_state import ClusterState
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+def find_browser():
+    """The path of a browser. Without one the test is skipped, but with CI=true it fails."""
+    named = os.environ.get("KUBESCHED_BROWSER")
+    found = [shutil.which(each) for each in ((named,) if named else NAMES)]
+    path = next(filter(None, found), None)
+    if path is None:
+        missing = "no browser: install chromium, or name one with $KUBESCHED_BROWSER"
+        if os.environ.get("CI") == "true":
+            pytest.fail(missing)
+        pytest.skip(missing)
+    return path
+
 
 KEY = b"a key for tests, 32 bytes long.."
 

@@ -1,8 +1,9 @@
 """The page on a scheduler's secure port, below /debug/page/.
 
 Served on the control thread; the scheduler's state is read on the scheduling loop, a few
-milliseconds at a time and only while clients are connected. Access requires what the other debug
-pages require, plus permission to list pods in all namespaces, since the page shows all of them.
+milliseconds at a time and only while clients are connected. Access to data requires what the other
+debug pages require, plus permission to list pods in all namespaces, since the page shows all of
+them. The page itself and its scripts are open, so that a browser can ask for a token.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from kubesched.insight.page.source import Read, Source
 T = TypeVar("T")
 
 PATH: Final = "/debug/page"
+OPEN_PATHS: Final = (PATH, f"{PATH}/", f"{PATH}/static/*")
+"""Without data."""
 _SCHEME: Final = "https"
 
 
@@ -53,16 +56,17 @@ class PageOnPort:
             return failure(405, "only GET and POST are allowed")
         if request.method == "POST" and not is_same_origin(request.headers, _SCHEME):
             return failure(403, "only the page itself may do that: the Origin header is another's")
-        try:
-            allowed = await self._authorizer.may_list_pods(await request.sender(), "")
-        except ReviewFailed as error:
-            return failure(500, f"permissions cannot be checked: {error}")
-        if not allowed.allowed:
-            return failure(403, "the page is for clients that may list pods in all namespaces")
+        if request.path.startswith(f"{PATH}/api/"):
+            try:
+                allowed = await self._authorizer.may_list_pods(await request.sender(), "")
+            except ReviewFailed as error:
+                return failure(500, f"permissions cannot be checked: {error}")
+            if not allowed.allowed:
+                return failure(403, "the page is for clients that may list pods in all namespaces")
         if self._pages is None:
             source = self._source()
             if source is None:
-                return failure(503, "the scheduler is starting")
+                return failure(503, "this replica is starting, or stands by for another one")
             self._pages = Pages(source)
         return await self._pages.answer(
             Call(

@@ -163,9 +163,15 @@ class Serving:
                 clock=self._clock,
             )
         )
+        open_paths = options.authorization_always_allow_paths
+        if exposed.page is not None:
+            # Imported only if enabled: the page imports the planner and the embedded control plane.
+            from kubesched.app.page_serving import OPEN_PATHS, PATH, PageOnPort
+
+            open_paths += OPEN_PATHS
         authorizer = Authorizer(
             authorization,
-            always_allow_paths=options.authorization_always_allow_paths,
+            always_allow_paths=open_paths,
             allowed_ttl_s=options.authorization_webhook_cache_authorized_ttl,
             denied_ttl_s=options.authorization_webhook_cache_unauthorized_ttl,
             clock=self._clock,
@@ -175,9 +181,6 @@ class Serving:
         if settings.config.has_shadows:
             pages[shadow_page.PATH] = ShadowPage(exposed.shadows, authorizer)
         if exposed.page is not None:
-            # Imported only if enabled: the page imports the planner and the embedded control plane.
-            from kubesched.app.page_serving import PATH, PageOnPort
-
             self._page = PageOnPort(exposed.page, authorizer)
             pages[PATH] = self._page
             prefixes = {f"{PATH}/": self._page, **prefixes}

@@ -8,6 +8,7 @@ import json
 import aiohttp
 import pytest
 from page_columns import unpack
+from page_servers import FLAGS, find_browser
 from serving_requests import context, get
 
 POD = """\
@@ -41,7 +42,11 @@ async def test_the_page_is_served_to_those_who_may_and_follows_the_scheduler(clu
     scheduler = await run(*delegating(cluster), "--page")
     await cluster.add_pod("a")
     await cluster.bound("a")
-    assert (await get(scheduler, "/debug/page/"))[0] == 403  # anonymous
+    # The page itself has no data and is open, so that it can ask for a token.
+    assert (await get(scheduler, "/debug/page/"))[0] == 200
+    assert (await get(scheduler, "/debug/page/static/main.js"))[0] == 200
+    for path in ("nodes", "meta", "events", "queue", "explain?pod=default/a", "placements"):
+        assert (await get(scheduler, f"/debug/page/api/{path}"))[0] == 403  # anonymous
     origin = f"https://127.0.0.1:{scheduler.port}"
     connector = aiohttp.TCPConnector(ssl=context(admin), force_close=True)
     async with aiohttp.ClientSession(origin, connector=connector) as client:
@@ -69,7 +74,7 @@ async def test_the_page_is_served_to_those_who_may_and_follows_the_scheduler(clu
         async with client.post("/debug/page/api/whatif", data=body, headers=headers) as response:
             answer = await response.json()
             assert [each["node"] for each in answer["plan"]["placed"]] == ["n1"]
-        act = json.dumps({"action": "cordon", "node": "n1"})
+        act = json.dumps({"action": "run", "commands": ["kubectl cordon n1"]})
         async with client.post("/debug/page/api/act", data=act, headers=headers) as response:
             assert response.status == 403
 
@@ -105,3 +110,82 @@ async def test_streams_that_are_not_read_keep_none_from_being_scheduled(cluster,
     for writer in streams:
         writer.transport.abort()
     assert scheduler.process.returncode is None
+
+
+async def page_token(cluster):
+    """The token of an account with the role of the chart, as `kubectl create token` gets it."""
+    rbac, role = "rbac.authorization.k8s.io", "kubesched:page-reader"
+    rules = [
+        {"nonResourceURLs": ["/debug/page", "/debug/page/*"], "verbs": ["get", "post"]},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
+    ]
+    kinds = f"/apis/{rbac}/v1"
+    await cluster.create(
+        f"{kinds}/clusterroles",
+        apiVersion=f"{rbac}/v1",
+        kind="ClusterRole",
+        metadata={"name": role},
+        rules=rules,
+    )
+    accounts = "/api/v1/namespaces/kube-system/serviceaccounts"
+    for name in ("kubesched-page", "other"):
+        await cluster.create(
+            accounts, apiVersion="v1", kind="ServiceAccount", metadata={"name": name}
+        )
+    await cluster.create(
+        f"{kinds}/clusterrolebindings",
+        apiVersion=f"{rbac}/v1",
+        kind="ClusterRoleBinding",
+        metadata={"name": role},
+        roleRef={"apiGroup": rbac, "kind": "ClusterRole", "name": role},
+        subjects=[{"kind": "ServiceAccount", "name": "kubesched-page", "namespace": "kube-system"}],
+    )
+    tokens = []
+    for name in ("kubesched-page", "other"):
+        answer = await cluster.create(
+            f"{accounts}/{name}/token",
+            apiVersion="authentication.k8s.io/v1",
+            kind="TokenRequest",
+            spec={"expirationSeconds": 3600},
+        )
+        tokens.append(answer["status"]["token"])
+    return tokens
+
+
+async def test_a_browser_opens_it_with_the_token_of_an_account(cluster, run):
+    """`kubectl port-forward` and `kubectl create token`: the port is here, the token is pasted."""
+    api = pytest.importorskip("playwright.async_api")
+    browser_path = find_browser()
+    await cluster.add_node("n1")
+    scheduler = await run(*delegating(cluster), "--page")
+    await cluster.add_pod("a")
+    await cluster.bound("a")
+    token, other = await page_token(cluster)
+    # The embedded API server lets every known account do everything.
+    refused = other if cluster.real else "nonsense"
+    for given, status in ((token, 200), (other, 403 if cluster.real else 200), ("nonsense", 401)):
+        headers = {"Authorization": f"Bearer {given}"}
+        assert (await get(scheduler, "/debug/page/api/meta", headers=headers))[0] == status
+    async with api.async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=browser_path, args=list(FLAGS))
+        page = await browser.new_page(ignore_https_errors=True)
+        page.set_default_timeout(30_000)
+        await page.goto(f"https://127.0.0.1:{scheduler.port}/debug/page/#/map")
+        await api.expect(page.locator("h2")).to_have_text("Who are you?", timeout=30_000)
+        await page.get_by_label("Token").fill(refused)
+        async with page.expect_response("**/api/meta") as response:
+            await page.get_by_role("button", name="Open").click()
+        assert (await response.value).status == (403 if cluster.real else 401)
+        await api.expect(page.locator(".error")).not_to_be_empty(timeout=30_000)
+        await page.get_by_label("Token").fill(token)
+        await page.get_by_role("button", name="Open").click()
+        await api.expect(page.locator(".summary")).to_contain_text("1 pod", timeout=30_000)
+        await api.expect(page.locator(".live")).to_have_text("live", timeout=30_000)
+        await cluster.add_pod("b")  # the stream takes the token along
+        await api.expect(page.locator(".summary")).to_contain_text("2 pods", timeout=30_000)
+        await page.reload()  # the token is kept for this tab
+        await api.expect(page.locator(".summary")).to_contain_text("2 pods", timeout=30_000)
+        fragment = '#/whatif?changes={"addNodes":{"n1":1}}'
+        await page.evaluate("fragment => { location.hash = fragment }", fragment)
+        await api.expect(page.locator(".summary")).to_contain_text("1 node added", timeout=30_000)
+        await browser.close()

@@ -291,6 +291,24 @@ def test_pods_get_what_the_values_add(chart):
     assert deployment["spec"]["selector"]["matchLabels"] == {"app.kubernetes.io/name": "kubesched"}
 
 
+def test_the_page_comes_with_an_account_that_may_look_and_nothing_else(chart):
+    assert "page" not in str(chart()["rbac.yaml"])
+    files = chart(page={"enabled": True})
+    (deployment,) = by_kind(everything(files), "Deployment")
+    arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert "--page" in arguments
+    parse(arguments[1:])
+    (role,) = by_kind(everything(files), "ClusterRole", "kubesched:page-reader")
+    assert role["rules"] == [
+        {"nonResourceURLs": ["/debug/page", "/debug/page/*"], "verbs": ["get", "post"]},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
+    ]
+    (binding,) = by_kind(everything(files), "ClusterRoleBinding", "kubesched:page-reader")
+    (account,) = by_kind(everything(files), "ServiceAccount", "kubesched-page")
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert [each["name"] for each in binding["subjects"]] == [account["metadata"]["name"]]
+
+
 def test_a_changed_configuration_restarts_the_pods(chart):
     def checksum(**values):
         (deployment,) = chart(**values)["deployment.yaml"]

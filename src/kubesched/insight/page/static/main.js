@@ -4,7 +4,7 @@ import { exportView } from "./export.js";
 import { number, time } from "./format.js";
 import { address, amend, current } from "./route.js";
 import { openSearch } from "./search.js";
-import { loadNodes, start, startNodes, store, subscribe } from "./store.js";
+import { loadNodes, setToken, start, startNodes, store, subscribe, takesToken } from "./store.js";
 import * as act from "./act.js";
 import * as decision from "./decision.js";
 import * as decisions from "./decisions.js";
@@ -113,12 +113,28 @@ subscribe((what) => {
 
 drawNav();
 drawTools();
-try {
-  await start();
-  started = true;
-  drawNav();
-  render(true);
-  await startNodes();
-} catch (error) {
-  fill(main, h("div", { class: "view" }, h("h2", null, error.status === 401 ? "Please open the link" : "The page cannot be shown"), h("p", { class: "error" }, error.message)));
+
+async function begin() {
+  try {
+    await start();
+    started = true;
+    drawNav();
+    render(true);
+    await startNodes();
+  } catch (error) {
+    if (takesToken && [401, 403].includes(error.status)) { askForToken(error.message); return; }
+    fill(main, h("div", { class: "view" }, h("h2", null, error.status === 401 ? "Please open the link" : "The page cannot be shown"), h("p", { class: "error" }, error.message)));
+  }
 }
+
+function askForToken(why) {
+  const input = h("input", { type: "password", autocomplete: "off", size: 40 });
+  const open = () => { setToken(input.value.trim()); begin(); };
+  input.addEventListener("keydown", (event) => { if (event.key === "Enter") open(); });
+  fill(main, h("div", { class: "view" }, h("h2", null, "Who are you?"), h("p", null, "This scheduler shows its page to those who may list pods in all namespaces. Paste a token of yours, or of the page's service account:"),
+    h("pre", null, "kubectl create token kubesched-page --namespace kube-system"),
+    h("div", { class: "bar" }, h("label", { class: "field" }, h("span", null, "Token"), input), button("Open", open, { class: "primary" })), h("p", { class: "error", role: "status" }, why)));
+  input.focus();
+}
+
+await begin();

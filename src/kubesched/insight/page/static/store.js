@@ -19,10 +19,18 @@ export class Failure extends Error {
   constructor(status, message) { super(message); this.status = status; }
 }
 
-async function ask(path, options) {
+// On a scheduler's secure port the browser has no cookie: a bearer token is asked for and kept for this tab.
+const TOKEN = "kubesched.token";
+export const takesToken = location.pathname.startsWith("/debug/page");
+
+function token() { try { return takesToken && sessionStorage.getItem(TOKEN) || ""; } catch { return ""; } }
+export function setToken(text) { try { sessionStorage.setItem(TOKEN, text); } catch { /* storage may be off: it is asked for again */ } }
+
+async function ask(path, options = {}) {
   let response;
+  const headers = { ...options.headers, ...(token() ? { Authorization: `Bearer ${token()}` } : {}) };
   try {
-    response = await fetch(path, { credentials: "same-origin", ...options });
+    response = await fetch(path, { credentials: "same-origin", ...options, headers });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Failure(0, "The server cannot be reached.");
@@ -188,8 +196,6 @@ function record(fields, row) {
 
 // -- the stream ---------------------------------------------------------------------------------
 
-let events = null, retry = 0;
-
 function setConnection(state, message) {
   if (store.connection === state && store.message === (message || "")) return;
   store.connection = state;
@@ -209,28 +215,44 @@ export async function startNodes() {
   else setConnection("still");
 }
 
-function openStream() {
-  if (events) events.close();
-  const since = store.nodes && store.nodes.id ? `?since=${encodeURIComponent(store.nodes.id)}` : "";
-  events = new EventSource(`api/events${since}`);
-  events.addEventListener("open", () => { retry = 0; setConnection("live"); });
-  events.addEventListener("reset", reload);
-  events.addEventListener("update", (event) => update(JSON.parse(event.data)));
-  events.addEventListener("error", () => {
-    if (store.connection !== "expired") setConnection("lost", "Connection lost. Trying again…");
-    if (events.readyState === EventSource.CLOSED) again();
-  });
+// Server-sent events, read by fetch: an EventSource cannot send a token.
+let following = 0;
+
+async function openStream() {
+  const mine = ++following;
+  let id = store.nodes ? store.nodes.id : "", wait = 0;
+  while (mine === following) {
+    try {
+      const response = await ask(`api/events?since=${encodeURIComponent(id)}`);
+      if (response.status === 204) return;
+      setConnection("live");
+      wait = 0;
+      await readEvents(response, (event) => {
+        id = event.id || id;
+        if (event.event === "reset") reload();
+        else if (event.event === "update") update(JSON.parse(event.data));
+      });
+    } catch (error) {
+      if (store.connection === "expired") return;
+      if (error instanceof SyntaxError) throw error;
+    }
+    setConnection("lost", "Connection lost. Trying again…");
+    wait = Math.min(10000, (wait || 500) * 2);
+    await new Promise((done) => { setTimeout(done, wait); });
+    try { store.meta = await getJson("api/meta", { at: "" }); } catch { /* the stream fails as well, and tries again */ }
+  }
 }
 
-function again() {
-  retry = Math.min(10000, (retry || 500) * 2);
-  setTimeout(async () => {
-    try {
-      store.meta = await getJson("api/meta", { at: "" });
-      await loadNodes();
-      openStream();
-    } catch { again(); /* the message is shown already */ }
-  }, retry);
+async function readEvents(response, each) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const parts = (text + value).split("\n\n");
+    text = parts.pop();
+    for (const part of parts) each(Object.fromEntries(part.split("\n").map((line) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 1).trimStart()])));
+  }
 }
 
 async function reload() {
@@ -249,7 +271,7 @@ function update(change) {
   if (change.reload && !reloadTimer) {
     reloadTimer = setTimeout(() => {
       reloadTimer = 0;
-      if (!current().params.get("at")) loadNodes().catch(() => again());
+      if (!current().params.get("at")) loadNodes().catch(() => { /* the stream reports what is wrong */ });
     }, 300);
   }
   if (change.nodes && store.nodes && !inThePast) {
@@ -258,7 +280,7 @@ function update(change) {
     tell("changed");
   }
   if (change.decisions && store.decisions) {
-    if (change.missed) loadDecisions().catch(() => again());
+    if (change.missed) loadDecisions().catch(() => { /* as above */ });
     else {
       for (const row of change.decisions) store.decisions.push(record(store.fields, row));
       if (store.decisions.length > KEPT * 1.1) store.decisions.splice(0, store.decisions.length - KEPT);
