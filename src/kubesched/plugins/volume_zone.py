@@ -16,7 +16,6 @@ from kubesched.api.storage_v1 import StorageClass
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.engine import InTreePlugin
 from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
-from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
     EnqueueExtensions,
     FilterPlugin,
@@ -44,7 +43,6 @@ from kubesched.plugins.helper.volumes.csi_migration import (
     ZONE_SEPARATOR,
 )
 from kubesched.plugins.helper.volumes.hints import uses_claim_directly
-from kubesched.plugins.helper.volumes.node_masks import NodeMasks
 from kubesched.plugins.helper.volumes.wiring import listers_of
 
 WRONG_ZONE = unresolvable("node(s) had no available volume zone")
@@ -71,10 +69,6 @@ class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin, I
     answers_by_spec = True
     lists = (PersistentVolumeClaim, PersistentVolume, StorageClass)
 
-    def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
-        super().__init__(args, handle)
-        self._masks = NodeMasks(handle.table)
-
     # -- filter ------------------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
@@ -98,9 +92,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin, I
             return topologies
         if not topologies:
             return None
-        asked: tuple[Topology, ...] = topologies
-        wrong = self._masks.over(nodes, asked, lambda view: conflicts(view, asked))
-        return Verdicts.reject(wrong, WRONG_ZONE)
+        return Verdicts.reject(conflicts(nodes, topologies), WRONG_ZONE)
 
     def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
         if not uses_of(state, pod) & CLAIM:

@@ -169,7 +169,7 @@ class Search:
     def _reaches(self, volume: PersistentVolume, candidates: Mask | None) -> Mask | None:
         """Nodes that reach a volume, using migrated affinity where it applies; None means all."""
         storage, nodes = self._storage, self._nodes
-        mask = reachable(storage.masks, nodes, volume.spec.node_affinity)
+        mask = reachable(nodes, volume.spec.node_affinity)
         plugin = plugin_of(volume.spec)
         if plugin is None or not plugin.is_migrated:
             return mask
@@ -182,7 +182,7 @@ class Search:
             where = migrated if candidates is None else migrated & candidates
             self._errors.append((where, f"could not translate pv: {error}"))
             return mask
-        translated = reachable(storage.masks, nodes, affinity)
+        translated = reachable(nodes, affinity)
         if mask is None and translated is None:
             return None
         everywhere = self._everywhere()
@@ -240,7 +240,7 @@ class Search:
             # A volume reserved for the claim is the result or, if unreachable, rules out any other.
             number = volumes.number(facts)
             mine = undecided & ~self._is_taken(number)
-            mask = reachable(self._storage.masks, self._nodes, facts.volume.spec.node_affinity)
+            mask = reachable(self._nodes, facts.volume.spec.node_affinity)
             choice[mine if mask is None else mine & mask] = number
             undecided &= ~mine
         if free and undecided.any():
@@ -254,7 +254,7 @@ class Search:
         numbers = volumes.numbers(free)
         ranked = ((rank, facts.reach) for rank, facts in enumerate(free))
         # Earlier claims took at most one volume each, so one of these candidates is still free.
-        layers = first_matches(self._storage.masks, self._nodes, ranked, len(self.matches) + 1)
+        layers = first_matches(self._nodes, ranked, len(self.matches) + 1)
         number_of_rank = np.array([*numbers, NONE], dtype=np.int32)
         for layer in layers:
             candidate = number_of_rank[np.minimum(layer, len(numbers))]
@@ -304,7 +304,7 @@ class Search:
             self._find(BIND_CONFLICT, where)
             return where
         failed = np.zeros(len(self._nodes), dtype=np.bool_)
-        allowed = in_topology(self._storage.masks, self._nodes, storage_class.allowed_topologies)
+        allowed = in_topology(self._nodes, storage_class.allowed_topologies)
         if allowed is not None:
             failed = where & ~allowed
             self._find(BIND_CONFLICT, failed)

@@ -30,7 +30,6 @@ from kubesched.plugins.helper.volumes.first_match import (
     reach_of_affinity,
     reach_of_selector,
 )
-from kubesched.plugins.helper.volumes.node_masks import NodeMasks
 from kubesched.plugins.helper.volumes.wiring import listers_of
 from kubesched.plugins.volume_binding.assume_cache import AssumeCache
 
@@ -83,7 +82,6 @@ class Storage:
         self.drivers: Lister[CSIDriver] = listers.of(CSIDriver)
         self.csi_node_lister: Lister[CSINode] = listers.of(CSINode)
         self.csi_nodes = CsiNodeColumns(handle.table, self.csi_node_lister)
-        self.masks = NodeMasks(handle.table)
         self._table = handle.table
         self._roomy: dict[tuple[str, int], _Roomy] = {}
         self._capacities_by_class = LiveGroups(
@@ -117,7 +115,7 @@ class Storage:
             roomy = [f for f in groups.members(class_name) if f.limit_bytes >= wanted_bytes]
             roomy.sort(key=lambda facts: facts.key)
             ranked = ((rank, facts.reach) for rank, facts in enumerate(roomy))
-            (choice,) = first_matches(self.masks, NodeColumns(table), ranked, 1)
+            (choice,) = first_matches(NodeColumns(table), ranked, 1)
             if len(self._roomy) >= _ROOMY_KEPT:
                 self._roomy.clear()
             amounts = np.array([facts.capacity_bytes for facts in roomy], dtype=np.int64)

@@ -2,7 +2,7 @@
 
 claims            the claims behind a pod's volumes, and accessors for claims and volumes
 csi_migration     in-tree volumes translated to their CSI driver
-node_masks        conditions on node labels over columns, cached per condition
+node_masks        conditions on node labels over columns
 first_match       per node, the first objects of a ranked list that its labels match
 csi_nodes         CSINode objects as columns
 volume_names      unique names of CSI volumes

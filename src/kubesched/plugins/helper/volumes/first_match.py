@@ -23,7 +23,7 @@ from kubesched.api.selectors import SelectorError, from_label_selector
 from kubesched.framework.nodes.columns import ABSENT, InternedColumn, Mask
 from kubesched.framework.nodes.views import NodeColumns
 from kubesched.plugins.helper.node_selector_columns import selected
-from kubesched.plugins.helper.volumes.node_masks import NodeMasks, reachable
+from kubesched.plugins.helper.volumes.node_masks import reachable
 
 NONE: Final = np.iinfo(np.int32).max
 """No object; greater than every rank."""
@@ -76,7 +76,7 @@ def _one_of(key: str, values: tuple[str, ...]) -> OneOf | None:
 
 
 def first_matches(
-    masks: NodeMasks, nodes: NodeColumns, ranked: Iterable[tuple[int, Reach]], depth: int
+    nodes: NodeColumns, ranked: Iterable[tuple[int, Reach]], depth: int
 ) -> list[Ranks]:
     """The `depth` smallest matching ranks of each node, as arrays padded with NONE.
 
@@ -100,7 +100,7 @@ def first_matches(
     for of_label in by_label.values():
         layers.extend(of_label.layers(nodes))
     for reach, ranks in others.values():
-        mask = _mask(masks, nodes, reach)
+        mask = _mask(nodes, reach)
         layers.extend(np.where(mask, np.int32(rank), np.int32(NONE)) for rank in ranks[:depth])
     return _smallest(layers, len(nodes), depth)
 
@@ -138,9 +138,9 @@ class _RanksByValue:
         return layers
 
 
-def _mask(masks: NodeMasks, nodes: NodeColumns, reach: Reach) -> Mask:
+def _mask(nodes: NodeColumns, reach: Reach) -> Mask:
     if isinstance(reach, VolumeNodeAffinity):
-        mask = reachable(masks, nodes, reach)
+        mask = reachable(nodes, reach)
         assert mask is not None, "affinity without terms reaches everything and was sorted out"
         return mask
     assert isinstance(reach, LabelSelector), "every other form was sorted out"
@@ -148,7 +148,7 @@ def _mask(masks: NodeMasks, nodes: NodeColumns, reach: Reach) -> Mask:
         selector = from_label_selector(reach)
     except SelectorError:
         return np.zeros(len(nodes), dtype=np.bool_)
-    return masks.over(nodes, ("segment", selector), lambda view: selected(view, selector))
+    return selected(nodes, selector)
 
 
 def _smallest(layers: list[Ranks], length: int, depth: int) -> list[Ranks]:
