@@ -159,6 +159,8 @@ async def test_a_page_shows_what_its_commands_print(page: str, tmp_path: Path) -
     missing = [step for step in steps if console.is_program_missing(step)]
     before = dict(BEFORE)
     async with console.terminal(tmp_path, places_vary=page in PLACES_VARY) as terminal:
+        if page.startswith("plugins/"):
+            terminal.install_plugins()
         for name, text in console.files(page).items():
             terminal.write(name, text)
         for step in steps:

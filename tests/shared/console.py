@@ -15,6 +15,7 @@ import shutil
 import signal
 import sys
 import textwrap
+import tomllib
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +31,7 @@ READY = {
     "kubesched page": "Ctrl-C ends it.",
     "kubesched run": "Serving securely on",
     "python extender.py": "extender at",
+    "python plugins/examples/load.py": "nodes at http://",
 }
 """Commands that run until they are stopped, and what they print once they can be used; not with `--once`."""
 
@@ -106,7 +108,8 @@ def is_program_missing(step: Step) -> bool:
 
 def pages() -> list[str]:
     """The pages that have console blocks, relative to the repository."""
-    paths = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *ROOT.glob("examples/**/*.md")]
+    folders = "docs/**/*.md", "examples/**/*.md", "plugins/docs/*.md"
+    paths = [ROOT / "README.md", *(path for folder in folders for path in ROOT.glob(folder))]
     names = (str(path.relative_to(ROOT)) for path in sorted(paths))
     return [name for name in names if steps(name)]
 
@@ -254,8 +257,24 @@ class Terminal:
         self._names: dict[str, str] = {}
         """Generated names that a page shows, and what they are here."""
         self._stack = stack
-        for name in ("deploy", "examples"):
+        for name in ("deploy", "examples", "plugins"):
             (folder / name).symlink_to(ROOT / name)
+
+    def install_plugins(self) -> None:
+        """What `pip install ./plugins` leaves: a package, and the names of its plugins.
+
+        Pages of plugins keep the kubeconfig in the reader's folder, where a configuration can name it.
+        """
+        project = tomllib.loads((ROOT / "plugins" / "pyproject.toml").read_text())["project"]
+        about = self.folder / "site" / f"kubesched_plugins-{project['version']}.dist-info"
+        about.mkdir(parents=True)
+        version = f"Name: {project['name']}\nVersion: {project['version']}\n"
+        (about / "METADATA").write_text(f"Metadata-Version: 2.1\n{version}")
+        names = project["entry-points"]["kubesched.plugins"].items()
+        points = "".join(f"{name} = {target}\n" for name, target in names)
+        (about / "entry_points.txt").write_text(f"[kubesched.plugins]\n{points}")
+        self.environment["PYTHONPATH"] = f"{ROOT / 'plugins' / 'src'}:{about.parent}"
+        self.environment["KUBECONFIG"] = "kubeconfig"
 
     def write(self, name: str, text: str) -> None:
         (self.folder / name).write_text(self._substituted(text))
