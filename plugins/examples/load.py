@@ -21,6 +21,13 @@ QUERY = re.compile(r"(avg|stddev)_over_time\(instance:node_(cpu|memory)\w*:ratio
 
 
 class Handler(BaseHTTPRequestHandler):
+    """Answers both APIs from the file."""
+
+    file: Path
+
+    def load(self) -> dict[str, dict[str, list[float]]]:
+        return json.loads(self.file.read_text())
+
     def do_GET(self) -> None:
         url = urlsplit(self.path)
         if url.path == "/api/v1/query":
@@ -43,9 +50,10 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(400, {"status": "error", "errorType": "bad_data", "error": error})
             return
         which = 0 if asked[1] == "avg" else 1
+        values = {node: told[asked[2]][which] for node, told in self.load().items()}
         result = [
-            {"metric": {"instance": f"{node}:9100"}, "value": [float(time), str(told[asked[2]][which])]}
-            for node, told in load().items()
+            {"metric": {"instance": f"{node}:9100"}, "value": [float(time), str(value)]}
+            for node, value in values.items()
         ]
         self.answer(200, {"status": "success", "data": {"resultType": "vector", "result": result}})
 
@@ -58,7 +66,7 @@ class Handler(BaseHTTPRequestHandler):
                     "memory": f"{int(told['memory'][0] * MEMORY) // 1024}Ki",
                 },
             }
-            for node, told in load().items()
+            for node, told in self.load().items()
         ]
         kind = {"apiVersion": "metrics.k8s.io/v1beta1", "kind": "NodeMetricsList"}
         self.answer(200, {**kind, "items": items})
@@ -75,12 +83,9 @@ class Handler(BaseHTTPRequestHandler):
         """Nothing is logged."""
 
 
-def load() -> dict[str, dict[str, list[float]]]:
-    return json.loads(Path(sys.argv[1]).read_text())
-
-
 if __name__ == "__main__":
-    known = len(load())
+    Handler.file = Path(sys.argv[1])
+    known = len(json.loads(Handler.file.read_text()))
     with ThreadingHTTPServer(("127.0.0.1", int(sys.argv[2])), Handler) as server:
         print(f"load of {known} nodes at http://127.0.0.1:{server.server_port}", flush=True)
         server.serve_forever()

@@ -339,8 +339,12 @@ def _get(url: str, answer: type[T], token: str = "", tls: ssl.SSLContext | None 
     request = Request(url, headers={"Accept": "application/json"})
     if token:
         request.add_unredirected_header("Authorization", f"Bearer {token}")
+    body, deadline = bytearray(), time.monotonic() + TIMEOUT_S
     with urlopen(request, timeout=TIMEOUT_S, context=tls) as response:
-        body = response.read(MAX_BYTES + 1)
-    if len(body) > MAX_BYTES:
-        raise ValueError(f"{url}: the answer is longer than {MAX_BYTES} bytes")
+        while piece := response.read1():
+            body += piece
+            if len(body) > MAX_BYTES:
+                raise ValueError(f"the answer is longer than {MAX_BYTES} bytes")
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the answer takes longer than {TIMEOUT_S} s")
     return msgspec.json.decode(body, type=answer)

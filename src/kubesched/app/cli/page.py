@@ -18,8 +18,8 @@ from kubesched.app.cli.sources import (
     add_configuration,
     add_state_source,
     check_state_source,
-    feature_gates,
     has_gates,
+    load_configuration,
     load_state,
 )
 
@@ -65,13 +65,12 @@ async def _serve(args: argparse.Namespace) -> int:
 @contextlib.asynccontextmanager
 async def _source(args: argparse.Namespace) -> AsyncIterator[Source]:
     from kubesched.app import page_sources
-    from kubesched.config.load import load_file
 
-    gates = feature_gates(args)
-    config = load_file(args.config, gates) if args.config else None
+    config, gates = load_configuration(args)
     if args.recording is not None:
-        given = gates if has_gates(args) or config is not None else None
-        yield await asyncio.to_thread(page_sources.recording_source, args.recording, config, given)
+        own = config if args.config else None
+        given = gates if has_gates(args) or args.config else None
+        yield await asyncio.to_thread(page_sources.recording_source, args.recording, own, given)
     elif args.from_:
         state = await asyncio.to_thread(load_state, args)
         yield await asyncio.to_thread(page_sources.state_source, state, config, gates)
