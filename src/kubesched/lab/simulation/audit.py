@@ -5,6 +5,7 @@ The reference is `rules`, applied to the scheduler's knowledge at that moment.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -50,6 +51,7 @@ from kubesched.scheduler.queue.scheduling_queue import SchedulingQueue
 AUDITOR: Final = "SimulationAuditor"
 UNKNOWN_COST: Final = 1_000
 """More than any number of victims."""
+MAX_ATTEMPTS_AT_ONE_INSTANT: Final = 100
 
 Complain = Callable[[str, str], None]
 """(property, detail)"""
@@ -315,18 +317,33 @@ def _miscounts(pod: Pod, there: Iterable[JsonObject]) -> bool:
 
 
 def audit_pops(
-    queue: SchedulingQueue, complain: Complain, note_attempt: Callable[[Pod], None]
+    queue: SchedulingQueue,
+    complain: Complain,
+    note_attempt: Callable[[Pod], None],
+    now: Callable[[], float],
 ) -> None:
     """Check pop order: no ready pod has higher priority, or the same and is older.
 
-    Notes every pop as the start of an attempt.
+    Notes every pop as the start of an attempt. What is tried without end while no time passes is
+    not popped any more, so that the complaint is heard.
     """
     groups = queue if isinstance(queue, GroupSchedulingQueue) else None
     pop = queue.pop if groups is None else groups.pop_entity
+    tried: Counter[object] = Counter()
+    tried_at = -1.0
 
     def audited() -> QueuedPodInfo | QueuedGroup | None:
+        nonlocal tried_at
         popped = pop()
         if popped is not None:
+            if now() != tried_at:
+                tried_at = now()
+                tried.clear()
+            key = popped.root if isinstance(popped, QueuedGroup) else popped.pod_info.uid
+            tried[key] += 1
+            if tried[key] > MAX_ATTEMPTS_AT_ONE_INSTANT:
+                complain("the world goes on", f"{popped} is tried again and again at one instant")
+                return None
             ready: list[QueuedPodInfo | QueuedGroup] = [
                 info
                 for pod in queue.pods_in_active_q()

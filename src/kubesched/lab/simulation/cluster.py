@@ -28,6 +28,7 @@ from kubesched.playground.server.api_server import ApiServer
 from kubesched.playground.storage.store import Change, Store
 
 GROUPS = "podgroups.scheduling.k8s.io"
+COMPOSITES = "compositepodgroups.scheduling.k8s.io"
 BUDGETS = "poddisruptionbudgets.policy"
 LEASES = "leases.coordination.k8s.io"
 WATCHED = ("pods", "nodes", LEASES)
@@ -64,6 +65,9 @@ class SimulatedCluster:
         self.has_groups = gates.GenericWorkload
         if self.has_groups:
             self._watched += (GROUPS,)
+        self.has_composites = gates.CompositePodGroup
+        if self.has_composites:
+            self._watched += (COMPOSITES,)
         self.storage: SimulatedStorage | None = None
         if "volumes" in extras:
             self._watched += (storage.CLAIMS, storage.VOLUMES)
@@ -244,7 +248,15 @@ class SimulatedCluster:
         self._group_count += 1
         name = f"g{self._group_count}"
         template = workloads.pod(name, mixes, random)
+        if random.random() < 0.5:  # groups that preempt are rare otherwise
+            workloads.MIXES["priorities"](template, random)
         group = workloads.pod_group(name, template, size, random)
+        if self.has_composites and random.random() < 0.5:
+            parent = workloads.composite(group, template, random)
+            self._loop.call_later(
+                random.choice((0.0, random.uniform(0.0, 4.0))),
+                partial(self._restore_group, COMPOSITES, parent),
+            )
         steps: list[Callable[[], object]] = [
             partial(self.add_member, name, template if random.random() < 0.9 else None)
             for _ in range(size)
@@ -445,24 +457,27 @@ class SimulatedCluster:
 
     def _delete_group(self) -> None:
         """Delete a group at once, whatever protects it; often it is made anew."""
-        groups = self.groups()
+        groups = [(GROUPS, group) for group in self.groups()]
+        if self.has_composites:
+            groups += [(COMPOSITES, group) for group in self.api.list(COMPOSITES)[0]]
         if not groups:
             return
-        group = self._random.choice(groups)
+        kind, group = self._random.choice(groups)
         metadata = group["metadata"]
-        self.api.delete(GROUPS, "default", metadata["name"])
-        patch: JsonObject = {"metadata": {"finalizers": None}}
-        self.api.patch(GROUPS, "default", metadata["name"], patch)
+        self.api.delete(kind, "default", metadata["name"])
+        if kind == GROUPS:
+            patch: JsonObject = {"metadata": {"finalizers": None}}
+            self.api.patch(GROUPS, "default", metadata["name"], patch)
         if self._random.random() < 0.7:
             anew = {
                 "metadata": {"name": metadata["name"], "namespace": "default"},
                 "spec": {name: part for name, part in group["spec"].items() if name != "priority"},
             }
-            self._loop.call_later(self._random.uniform(0.0, 4.0), self._restore_group, anew)
+            self._loop.call_later(self._random.uniform(0.0, 4.0), self._restore_group, kind, anew)
 
-    def _restore_group(self, group: JsonObject) -> None:
-        if self.store.get(GROUPS, "default", group["metadata"]["name"]) is None:
-            self.api.create(GROUPS, group)
+    def _restore_group(self, kind: str, group: JsonObject) -> None:
+        if self.store.get(kind, "default", group["metadata"]["name"]) is None:
+            self.api.create(kind, group)
 
     def _change_min_count(self) -> None:
         gangs = [group for group in self.groups() if "gang" in group["spec"]["schedulingPolicy"]]

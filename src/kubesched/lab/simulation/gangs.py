@@ -24,6 +24,8 @@ from kubesched.lab.simulation.rules import State, extender_objection, objection
 from kubesched.lab.simulation.workloads import group_name
 from kubesched.playground.apimachinery.objects import JsonObject
 from kubesched.playground.storage.store import Change
+from kubesched.plugins.default_preemption import DefaultPreemption
+from kubesched.plugins.node_resources.fit import NodeResourcesFit
 from kubesched.scheduler.factory import Assembly
 from kubesched.scheduler.groups.group_queue import GroupSchedulingQueue
 
@@ -178,7 +180,8 @@ class GroupChecks:
         for group, members in self._with_members():
             waiting = [pod for pod in members if not pod["spec"].get("nodeName")]
             missing = max(_minimum(group) - len(members) + len(waiting), 1)
-            if len(waiting) < missing or not _are_alike(group, members):
+            is_child = group["spec"].get("parentCompositePodGroupName")
+            if len(waiting) < missing or is_child or not _are_alike(group, members):
                 continue
             others = State(nodes, tuple(each for each in placed if each[0] not in waiting))
             for domain in self._domains(group, members):
@@ -212,19 +215,26 @@ class GroupChecks:
         return [[name for name in nodes if values[name] == value] for value in wanted - {None}]
 
 
-def lost_its_gate(assembly: Assembly, pod: Pod) -> bool:
-    """Whether the member that gated the pod's group has left it.
+def stays_gated(assembly: Assembly, pod: Pod) -> bool:
+    """Whether no event opens the gate of the pod's group.
 
-    # Upstream: the others are not looked at again before the five-minute flush.
+    # Upstream: if the gated member has left, the others are not looked at again before the
+    # five-minute flush. Neither is a group that preempts, if no member lacks room: those that fit
+    # below a root that failed, or that were rejected in another placement than the one cleared.
     """
-    queue, key = assembly.scheduler.queue, group_of(pod)
-    entity = None
-    if isinstance(queue, GroupSchedulingQueue) and key is not None:
-        entity = queue.find_entity(key)
+    queue = assembly.scheduler.queue
+    entity = queue.find_member(pod)[0] if isinstance(queue, GroupSchedulingQueue) else None
     if entity is None or entity.gate is None:
         return False
     found = entity.find(entity.gate.pod_info.key)
-    return found is None or not found.is_gated  # one that replaced it was not asked
+    return (
+        found is None
+        or not found.is_gated  # one that replaced it was not asked
+        or (
+            entity.gate.gating_plugin == DefaultPreemption.name
+            and not any(NodeResourcesFit.name in info.rejector_plugins for info in entity)
+        )
+    )
 
 
 def condition(group: JsonObject) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from kubesched.lab.simulation.checkers import (
     Checkers,
 )
 from kubesched.lab.simulation.cluster import SimulatedCluster
-from kubesched.lab.simulation.gangs import Untrue, lost_its_gate
+from kubesched.lab.simulation.gangs import Untrue, stays_gated
 from kubesched.lab.simulation.given_back import was_not_told
 from kubesched.lab.simulation.in_vain import EvictionsInVain
 from kubesched.lab.simulation.placeable import Late, WithVictims, what_can_be_placed
@@ -126,7 +126,7 @@ def _was_not_told(
     obj: Any,  # noqa: ANN401  # any of OTHER_KINDS
 ) -> bool:
     assemblies = [incarnation.process.assembly for incarnation in _working(processes)]
-    if obj is None and any(lost_its_gate(assembly, pod) for assembly in assemblies):
+    if obj is None and any(stays_gated(assembly, pod) for assembly in assemblies):
         return True
     if obj is not None:
         return any(was_not_told(assembly, pod, obj) for assembly in assemblies)

@@ -23,7 +23,10 @@ MORE_EXTRAS = {"resizes": 0.35, "odd objects": 0.2, "tight": 0.35}
 GROUPS: Final = 0.5
 """Share of worlds with groups of pods, of those that may have them."""
 GROUP_GATES = ("TopologyAwareWorkloadScheduling", "PodGroupPreemptionPolicy")
-"""Gates beside GenericWorkload, each in half of the worlds with groups."""
+"""Gates beside GenericWorkload, each in half of the worlds with groups.
+
+Half of those with the first have CompositePodGroup, too.
+"""
 EPISODES = {
     "rejected at Permit": "",
     "event in flight": "",
@@ -215,9 +218,15 @@ def may_have_groups(options: Options, is_recorded: bool) -> bool:
 
 def with_groups(options: Options, random: Random) -> Options:
     """The same run with groups, which recordings do not hold."""
-    gates = [gate for gate in GROUP_GATES if random.random() < 0.5]
+    gates = tuple(gate for gate in GROUP_GATES if random.random() < 0.5)
+    if GROUP_GATES[0] in gates and random.random() < 0.5:
+        gates += ("CompositePodGroup",)
+    extras = options.extras
+    if "tight" not in extras and random.random() < 0.7:  # groups that preempt are rare otherwise
+        extras = (*extras, "tight")
     reference = DEFAULT_REFERENCE.version
-    return replace(options, reference=reference, gates=("GenericWorkload", *gates))
+    gates = ("GenericWorkload", *gates)
+    return replace(options, reference=reference, gates=gates, extras=extras)
 
 
 def recorded(options: Options, disk: DiskOptions | None) -> Options:

@@ -20,6 +20,7 @@ from kubesched.api.core_v1 import (
 from kubesched.api.names import key_of, key_of_manifest
 from kubesched.api.policy_v1 import PodDisruptionBudget
 from kubesched.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
+from kubesched.api.scheduling_v1alpha3 import CompositePodGroup
 from kubesched.api.scheduling_v1beta1 import PodGroup
 from kubesched.api.storage_v1 import CSIDriver, CSINode, StorageClass
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
@@ -149,6 +150,8 @@ def _ask(
     with _fresh_scheduler(cluster, extender_traits, gates) as fresh:
         known = {obj for kind in OTHER_KINDS for obj in map(id, _put_all(fresh, cluster, kind))}
         fresh.add(*cluster.records()[0])
+        if cluster.has_composites:
+            fresh.add(*cluster.records_of(CompositePodGroup))
         if cluster.has_groups:
             fresh.add(*cluster.records_of(PodGroup))
         fresh.add(*sorted(by_key.values(), key=lambda pod: not pod.spec.node_name))

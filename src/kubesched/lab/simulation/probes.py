@@ -29,7 +29,7 @@ class Probes:
             *(self._delete_pod, self._delete_pod, self._grow_node, self._untaint, self._uncordon),
             *(self._shrink_pod, self._delete_repelling_pod),
             *(() if has_extender else (self._relabel_node,)),
-            *((self._add_group, self._add_group) if cluster.has_groups else ()),
+            *((self.add_group,) if cluster.has_groups else ()),
         )
 
     def strike(self) -> None:
@@ -39,8 +39,9 @@ class Probes:
                 self._trace.add("probe", change.__name__.strip("_"))
                 return
 
-    def _add_group(self) -> bool:
-        self._cluster.add_group(("plain",), self._random.randint(1, 3), at_once=True)
+    def add_group(self) -> bool:
+        """A group that may have to preempt."""
+        self._cluster.add_group(("priorities",), self._random.randint(1, 4), at_once=True)
         return True
 
     def _delete_pod(self) -> bool:

@@ -219,6 +219,7 @@ class Processes:
             process.assembly.scheduler.queue,
             self._complaints.add,
             partial(note_claims, self.attempts, name, claims),
+            self._loop.time,
         )
         watch_ports(process.assembly.scheduler.cache.table)
         incarnation = Incarnation(name, process, transports, clock)

@@ -177,6 +177,27 @@ def pod_group(name: str, member: JsonObject, size: int, random: Random) -> JsonO
     return {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
 
 
+def composite(group: JsonObject, member: JsonObject, random: Random) -> JsonObject:
+    """A composite group for groups with this one's priority, which becomes its child."""
+    spec, asked = group["spec"], {"priorityClassName", "preemptionPolicy"}
+    priority_class = member["spec"].get("priorityClassName")
+    if priority_class is not None:
+        spec["priorityClassName"] = priority_class
+        spec["preemptionPolicy"] = PREEMPTION_POLICIES[priority_class.endswith("-never")]
+    name = f"c-{priority_class or 'default'}"
+    spec["workloadRef"] = {"workloadName": "w", "templateName": "t"}
+    spec["parentCompositePodGroupName"] = name
+    gang = {"gang": {"minGroupCount": random.choice((1, 1, 2))}}
+    return {
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "schedulingPolicy": {"basic": {}} if random.random() < 0.3 else gang,
+            "workloadRef": spec["workloadRef"],
+            **{field: spec[field] for field in sorted(asked & spec.keys())},
+        },
+    }
+
+
 def group_name(pod: JsonObject) -> str:
     name: str = (pod["spec"].get("schedulingGroup") or {}).get("podGroupName", "")
     return name

@@ -244,6 +244,9 @@ class World:
         for _ in range(self.options.probes):
             self._probes.strike()
             await self.settle()
+        for _ in range(2 if self.cluster.has_groups else 0):
+            self._probes.add_group()
+            await self.settle()
         if self.options.episode in playable(self.options):
             await episodes.play(self._stage, self.options.episode)
             self._had_broken_answers = False  # not since the cluster became quiet

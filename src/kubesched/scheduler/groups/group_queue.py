@@ -145,7 +145,7 @@ class GroupSchedulingQueue(SchedulingQueue):
             if key in members:
                 members[key] = self._entries.newer(members[key], old, new)
                 return
-        entity, info = self._find_member(old)
+        entity, info = self.find_member(old)
         if entity is None or info is None:
             self.add(new)
             return
@@ -170,7 +170,7 @@ class GroupSchedulingQueue(SchedulingQueue):
                 if not members:
                     del store[leaf]
                 return
-        entity, info = self._find_member(pod)
+        entity, info = self.find_member(pod)
         if entity is None or info is None:
             return
         self._count_rejections(info, -1)
@@ -179,7 +179,7 @@ class GroupSchedulingQueue(SchedulingQueue):
         if entity.members:
             self._put_back(entity, place, _ADDED)
 
-    def _find_member(self, pod: Pod) -> tuple[QueuedGroup | None, QueuedPodInfo | None]:
+    def find_member(self, pod: Pod) -> tuple[QueuedGroup | None, QueuedPodInfo | None]:
         leaf, key = group_of(pod), key_of(pod.metadata)
         root = None if leaf is None else self._groups.root_of(leaf)
         entity = None if root is None else self.find_entity(key_of_group(root))
@@ -189,7 +189,7 @@ class GroupSchedulingQueue(SchedulingQueue):
         leaf, key = group_of(pod), key_of(pod.metadata)
         if leaf is None:
             return False
-        return self._find_member(pod)[1] is not None or any(
+        return self.find_member(pod)[1] is not None or any(
             key in store.get(leaf, {}) for store in self._stores.values()
         )
 
