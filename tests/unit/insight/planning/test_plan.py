@@ -368,3 +368,44 @@ def test_the_same_seed_gives_the_same_bytes_and_the_state_stays(seed):
     assert first == second
     assert list(state) == before
     assert state.count(Node) == 8
+
+
+# -- other requests ------------------------------------------------------------------------------
+
+
+def test_other_requests_replace_the_pods_of_a_workload_one_by_one():
+    state = nodes(2, cpu="4")
+    for i in range(2):
+        state.put(owned(f"web-{i}", f"n{i}", cpu="1"))
+    state.put(owned("web-2", cpu="9"))  # pending
+    state.put(owned("other-0", "n0", owner="other", cpu="1"))
+    plan = planned(state, requests={"replicaset/default/web": {"cpu": "3"}})
+    # n0 has room for one beside the other pod, and n1 for one: the third finds none.
+    assert {each.by for each in plan.evicted} == {"rollout"}
+    assert sorted(each.pod for each in plan.evicted) == ["default/web-0", "default/web-1"]
+    assert plan.after.resources["cpu"].requested == 7000
+    assert sum(len(each.pods) for each in plan.unplaced) == 1
+    assert not plan.is_complete
+
+
+def test_a_pending_pod_that_fits_with_another_request_is_placed():
+    state = nodes(1, cpu="4")
+    state.put(owned("web-0", cpu="9"))
+    plan = planned(state, requests={"replicaset/web": {"cpu": "2"}})
+    assert [each.node for each in plan.placed] == ["n0"]
+    assert plan.moved == plan.evicted == plan.unplaced == []
+
+
+@pytest.mark.parametrize(
+    ("requests", "said"),
+    [
+        ({"replicaset/absent": {"cpu": "1"}}, "no pod of replicaset/absent"),
+        ({"web": {"cpu": "1"}}, "expected KIND/NAME"),
+        ({"replicaset/web": {"cpu": "much"}}, "replicaset/web: cpu"),
+    ],
+)
+def test_wrong_requests_are_refused(requests, said):
+    state = nodes(1)
+    state.put(owned("web-0", "n0"))
+    with pytest.raises(PlanError, match=said):
+        planned(state, requests=requests)
