@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from kubesched.testing import Cluster, make_node, make_pod
+from kubesched_plugins.capacity_scheduling import CapacityScheduling, ElasticQuota
 from kubesched_plugins.coscheduling import POD_GROUP_LABEL, Coscheduling, PodGroup
 from kubesched_plugins.golden.trimaran import (
     LoadVariationRiskBalancing,
@@ -38,10 +39,12 @@ def config(plugin: str, args: dict[str, Any]) -> str:
     profile: dict[str, Any] = {}
     if plugin:
         profile["plugins"] = {"multiPoint": {"enabled": [{"name": plugin}]}}
+        only = {"enabled": [{"name": plugin}], "disabled": [{"name": "*"}]}
         if plugin == Coscheduling.name:
-            sort = {"enabled": [{"name": plugin}], "disabled": [{"name": "*"}]}
-            profile["plugins"]["queueSort"] = sort
-        profile["pluginConfig"] = [{"name": plugin, "args": args}]
+            profile["plugins"]["queueSort"] = only
+        if plugin == CapacityScheduling.name:
+            profile["plugins"]["postFilter"] = only
+        profile["pluginConfig"] = [{"name": plugin, "args": args}] if args else []
     return json.dumps(
         {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -70,6 +73,16 @@ def group(node: str) -> PodGroup:
     return msgspec.convert({"metadata": meta, "spec": {"minMember": GROUP}}, PodGroup)
 
 
+def quota(node: str) -> ElasticQuota | None:
+    """A hundred namespaces with a quota at most; all pods are in the first."""
+    number = int(node.removeprefix("n"))
+    if number % 50:
+        return None
+    meta = {"name": "quota", "namespace": f"team-{number}" if number else "default"}
+    spec = {"min": {"cpu": "1000", "memory": "1Ti"}}
+    return msgspec.convert({"metadata": meta, "spec": spec}, ElasticQuota)
+
+
 def show_metrics(cluster: Cluster, nodes: int) -> None:
     kinds = [("CPU", "AVG"), ("CPU", "STD"), ("Memory", "AVG"), ("Memory", "STD")]
     *_, plugin = cluster.assembly.frameworks["default-scheduler"].score
@@ -82,6 +95,7 @@ def show_metrics(cluster: Cluster, nodes: int) -> None:
 
 WATCHER = {"watcherAddress": "http://watcher"}
 CASES: dict[str, tuple[type[Any], dict[str, Any], Callable[[str], object] | None]] = {
+    "capacity": (CapacityScheduling, {}, quota),
     "coscheduling": (Coscheduling, {}, group),
     "target-load": (TargetLoadPacking, WATCHER, None),
     "load-variation": (LoadVariationRiskBalancing, WATCHER, None),
@@ -108,7 +122,8 @@ def measure(case: str, with_plugin: bool, templates: int, node_count: int, pod_c
         make_node(f"n{number}").capacity(cpu="64", memory="256Gi", pods=500).build()
         for number in range(node_count)
     ]
-    objects = [] if make is None else [make(node.metadata.name) for node in nodes]
+    made_for = [] if make is None else [make(node.metadata.name) for node in nodes]
+    objects = [obj for obj in made_for if obj is not None]
     chosen = config(plugin.name if with_plugin else "", args)
     with Cluster(
         [*nodes, *objects], chosen, plugins=[plugin], remembers=False, measures_plugins=False
@@ -123,8 +138,8 @@ def measure(case: str, with_plugin: bool, templates: int, node_count: int, pod_c
         gc.disable()
         started = thread_time()
         for at in range(templates, pod_count, 100):
-            if make is not None:
-                cluster.update(make(f"n{at % node_count}"))  # type: ignore[type-var]  # a record
+            if make is not None and (changed := make(f"n{at % node_count}")) is not None:
+                cluster.update(changed)  # type: ignore[type-var]  # a record
             cluster.add(*made[at : at + 100])
             cluster.settle()
         took = thread_time() - started

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kubesched.framework.api import Container, CustomObject, Pod, parse_quantity
@@ -95,8 +95,7 @@ class Config(NamedTuple):
     max_numa_nodes: int = DEFAULT_MAX_NUMA_NODES
 
 
-@dataclass(frozen=True, slots=True)
-class Topology:
+class Topology(NamedTuple):
     """The NUMA zones of a node, in the order of the object."""
 
     config: Config
@@ -117,7 +116,7 @@ class Topology:
                 if amount and name in left:
                     left[name] = max(0, left[name] - amount)
             zones.append(Zone(zone.id, left, zone.costs))
-        return replace(self, zones=zones)
+        return self._replace(zones=zones)
 
 
 def topology_of(obj: NodeResourceTopology) -> Topology:
