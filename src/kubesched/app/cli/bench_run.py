@@ -64,8 +64,6 @@ _END_TO_END = """
 --against SCHEDULER {|kube-scheduler}  also measure kube-scheduler on the same workload, in turn,
     and print the ratio
 --assets DIR {=}           the programs (default: $KUBEBUILDER_ASSETS)
---qps N {float=10000}      client limit
---burst N {positive=10000}  its burst
 --release WHEN {as-created|drained}  as-created: pods come while the scheduler works; drained:
     before it starts
 """
@@ -194,7 +192,7 @@ def _end_to_end(
     from kubesched.base.errors import KubeschedError
     from kubesched.config.versions import parse_versions
     from kubesched.lab.benchmarking.core_mode import with_core_decisions
-    from kubesched.lab.benchmarking.end_to_end.contestants import ClientLimits, Contestant
+    from kubesched.lab.benchmarking.end_to_end.contestants import Contestant
     from kubesched.lab.benchmarking.end_to_end.driving import Pace, Release
     from kubesched.lab.benchmarking.end_to_end.run import EndToEndOptions, run_end_to_end
     from kubesched.lab.benchmarking.results import this_environment
@@ -215,7 +213,6 @@ def _end_to_end(
         repeats=args.repeats,
         warm_ups=args.warmup,
         pace=Pace(release=Release(args.release), pods_per_s=args.rate),
-        limits=ClientLimits(args.qps, args.burst),
         percentage_of_nodes_to_score=args.percentage_of_nodes_to_score,
     )
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 import msgspec
 
@@ -104,28 +105,21 @@ def figures_of(outcomes: Sequence[Outcome]) -> list[Figure]:
     """The figures that these outcomes have, in report order."""
     resources = list(dict.fromkeys(name for outcome in outcomes for name in outcome.utilisation))
     figures = [
-        Figure("placed", "placed", "count", lambda outcome: outcome.placed),
-        Figure("unplaced", "unplaced", "count", lambda outcome: outcome.unplaced),
-        Figure("waitP50", "wait p50", "s", lambda outcome: outcome.waits.p50),
-        Figure("waitP90", "wait p90", "s", lambda outcome: outcome.waits.p90),
-        Figure("waitP99", "wait p99", "s", lambda outcome: outcome.waits.p99),
-        Figure("evictions", "evictions", "count", lambda outcome: outcome.evictions),
-        Figure("nodesUsed", "nodes used, mean", "count", lambda outcome: outcome.nodes_used),
-        Figure(
-            "nodesUsedMost", "nodes used, most", "count", lambda outcome: outcome.nodes_used_most
-        ),
+        Figure("placed", "placed", "count", attrgetter("placed")),
+        Figure("unplaced", "unplaced", "count", attrgetter("unplaced")),
+        Figure("waitP50", "wait p50", "s", attrgetter("waits.p50")),
+        Figure("waitP90", "wait p90", "s", attrgetter("waits.p90")),
+        Figure("waitP99", "wait p99", "s", attrgetter("waits.p99")),
+        Figure("evictions", "evictions", "count", attrgetter("evictions")),
+        Figure("nodesUsed", "nodes used, mean", "count", attrgetter("nodes_used")),
+        Figure("nodesUsedMost", "nodes used, most", "count", attrgetter("nodes_used_most")),
         *(_of_resource("utilisation", name) for name in resources),
         *(_of_resource("fragmentation", name) for name in resources),
         Figure(
-            "gpuFragmentation",
-            "GPU fragmentation (FGD)",
-            "share",
-            lambda outcome: outcome.gpu_fragmentation,
+            "gpuFragmentation", "GPU fragmentation (FGD)", "share", attrgetter("gpu_fragmentation")
         ),
     ]
-    return [
-        figure for figure in figures if any(figure.of(outcome) is not None for outcome in outcomes)
-    ]
+    return [figure for figure in figures if _values(figure, outcomes)]
 
 
 def _of_resource(what: str, resource: str) -> Figure:

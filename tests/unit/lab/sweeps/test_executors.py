@@ -5,6 +5,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from dask_cluster import dask_cluster
 from sweep_work import killing_always, killing_once, slow, squared
 
 from kubesched.base.errors import KubeschedError
@@ -97,20 +98,9 @@ def test_executors_by_name():
 @pytest.fixture
 def dask(monkeypatch):
     """A cluster of two worker processes, which find the work of these tests."""
-    import logging
-
-    from distributed import LocalCluster
-
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3] / "shared"))
-    with LocalCluster(
-        n_workers=2,
-        threads_per_worker=1,
-        processes=True,
-        dashboard_address="127.0.0.1:0",
-        host="127.0.0.1",
-        silence_logs=logging.CRITICAL,  # a worker is lost on purpose
-    ) as cluster:
-        yield Dask(cluster.scheduler_address)
+    with dask_cluster() as executor:
+        yield executor
 
 
 @pytest.mark.slow

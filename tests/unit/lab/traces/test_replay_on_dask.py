@@ -5,9 +5,10 @@ import signal
 
 import psutil
 import pytest
+from dask_cluster import dask_cluster
 from traces import SAMPLES, strategy
 
-from kubesched.lab.sweeps.executors import Dask, InProcess
+from kubesched.lab.sweeps.executors import InProcess
 from kubesched.lab.sweeps.store import ResultStore
 from kubesched.lab.sweeps.sweep import run_sweep
 from kubesched.lab.traces.cells import keyed
@@ -48,6 +49,7 @@ def test_a_killed_worker_does_not_change_a_byte_of_the_report():
         outcomes = [decode(result.data) for result in results]
         return to_json(make_report(trace, outcomes, []))
 
-    on_dask = report(Dask(workers=2), kill_one_worker)
+    with dask_cluster() as executor:
+        on_dask = report(executor, kill_one_worker)
     assert killed, "the cluster had worker processes"
     assert on_dask == report(InProcess(), lambda _progress: None)

@@ -32,19 +32,13 @@ from kubesched.testing.control_plane import (
 KUBESCHED = "kubesched"
 KUBE_SCHEDULER = "kube-scheduler"
 
+CLIENT_LIMIT = 10_000
+"""Requests per second, equal for all contestants; high enough to have no effect."""
 READY_TIMEOUT_S = 120.0
 _POLL_S = 0.05
 _PROFILE = "/debug/pprof/profile"
 _ALLOCATIONS = "/debug/pprof/allocs"
 _OPEN_PATHS = f"/healthz,/readyz,/livez,/metrics,{_PROFILE},{_ALLOCATIONS}"
-
-
-@dataclass(frozen=True, slots=True)
-class ClientLimits:
-    """Client limits, equal for all contestants; the default is high enough to have no effect."""
-
-    qps: float = 10_000.0
-    burst: int = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +128,12 @@ async def running(
     contestant: Contestant,
     plane: Plane,
     config: Mapping[str, Any],
-    limits: ClientLimits,
     feature_gates: Mapping[str, bool] | None = None,
 ) -> AsyncIterator[RunningScheduler]:
     """Run the scheduler on a plane for the duration of the block."""
     (port,) = free_ports(1)
     path = plane.folder / f"{contestant.name}.yaml"
-    path.write_text(yaml.safe_dump(_completed(config, plane, limits)))
+    path.write_text(yaml.safe_dump(_completed(config, plane)))
     command = [
         *contestant.command,
         f"--config={path}",
@@ -161,7 +154,7 @@ async def running(
         await process.stop()
 
 
-def _completed(config: Mapping[str, Any], plane: Plane, limits: ClientLimits) -> dict[str, Any]:
+def _completed(config: Mapping[str, Any], plane: Plane) -> dict[str, Any]:
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -169,7 +162,7 @@ def _completed(config: Mapping[str, Any], plane: Plane, limits: ClientLimits) ->
         "leaderElection": {"leaderElect": False},
         "clientConnection": {
             "kubeconfig": str(plane.scheduler_kubeconfig),
-            "qps": limits.qps,
-            "burst": limits.burst,
+            "qps": CLIENT_LIMIT,
+            "burst": CLIENT_LIMIT,
         },
     }

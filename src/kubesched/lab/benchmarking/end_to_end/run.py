@@ -19,7 +19,6 @@ import yaml
 from kubesched.base.clock import Clock, SystemClock
 from kubesched.base.errors import KubeschedError
 from kubesched.lab.benchmarking.end_to_end.contestants import (
-    ClientLimits,
     Contestant,
     running,
 )
@@ -55,7 +54,6 @@ class EndToEndOptions:
     warm_ups: int = 0
     """Warm-up rounds."""
     pace: Pace = field(default_factory=Pace)
-    limits: ClientLimits = field(default_factory=ClientLimits)
     percentage_of_nodes_to_score: int | None = None
     """Overrides the workload's setting."""
 
@@ -148,7 +146,7 @@ async def _played(
         driver = Driver(
             plane,
             observer,
-            lambda: running(contestant, plane, config, options.limits, workload.feature_gates),
+            lambda: running(contestant, plane, config, workload.feature_gates),
             options.pace,
             clock,
             report,
