@@ -102,6 +102,14 @@ class TellsGroupsNothing(SimulatedProcess):
         self.assembly.scheduler.groups.conditions.put = lambda *_arguments: None
 
 
+class HasNoBackoffForGroups(SimulatedProcess):
+    """A group that failed is tried again at once."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.assembly.scheduler.queue._is_backing_off = lambda _entity: False
+
+
 class SplitsGroups(SimulatedProcess):
     """The last pod of a group stays when the group is evicted."""
 

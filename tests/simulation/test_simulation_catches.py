@@ -24,6 +24,7 @@ from broken_schedulers import (
     EvictsTooMany,
     EvictsTwice,
     ForgetsWhatItGave,
+    HasNoBackoffForGroups,
     HoldsRoomForTheGone,
     IgnoresBudgets,
     IgnoresRoom,
@@ -211,6 +212,7 @@ BROKEN_SCHEDULERS: list[tuple[type[SimulatedProcess], dict[str, Any], tuple[str,
         for broken, promise in (
             (BindsPartsOfGangs, "no gang is bound in part"),
             (TellsGroupsNothing, "the condition of a group is true when all is quiet"),
+            (HasNoBackoffForGroups, "the world goes on"),
         )
     ),
     (Spins, {}, ("the world goes on",)),
