@@ -55,7 +55,7 @@ from kubesched.insight.explain.reasons import DEVICES_UNAVAILABLE
 from kubesched.insight.explain.rows import chosen_of, node_rows
 from kubesched.insight.explain.selection import Selection, every_node
 from kubesched.insight.explain.summaries import summary_of
-from kubesched.insight.explain.volumes import volume_needs
+from kubesched.insight.explain.volumes import nearest, volume_needs
 from kubesched.insight.state.cluster_state import ClusterState
 from kubesched.insight.state.memory import state_of_listers
 from kubesched.scheduler.algorithm import ScheduleResult
@@ -174,9 +174,7 @@ class Explainer:
 
     def _with_nearest_scheduler(self, pod: Pod) -> list[Fix]:
         """What would help if the name of the scheduler is misspelt."""
-        name = waiting.nearest_scheduler(
-            pod.spec.scheduler_name, self.assembly.frameworks, cutoff=0.6
-        )
+        name = nearest(pod.spec.scheduler_name, self.assembly.frameworks)
         if not name:
             return []
         framework, edit = self.assembly.frameworks[name], set_scheduler(pod, name)
@@ -310,9 +308,8 @@ class _Story:
         reasons = reasons_of(evaluation)
         matrix = node_rows(framework, evaluation, select(evaluation))
         _tell_of_devices(devices, reasons, matrix)
-        missing = None
-        if not self.node_name:
-            missing = missing_for(pod, self.explainer.state, evicts=preemption is not None)
+        evicts = preemption is not None
+        missing = None if self.node_name else missing_for(pod, self.explainer.state, evicts=evicts)
         first = f"{missing.text}. Without them: " if missing is not None else ""
         # Last, because trials change the table temporarily.
         fixes = self._fixes(evaluation, verdict) if fix else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 
 from kubesched.api import quantity
@@ -61,9 +61,9 @@ def _need(pod: Pod, name: str, listers: Listers, table: NodeTable) -> VolumeNeed
     )
 
 
-def nearest(name: str, known: list[str]) -> str:
+def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """The known name that is most like the given one; empty if none is."""
-    return next(iter(get_close_matches(name, known, n=1)), "")
+    return next(iter(get_close_matches(name, list(known), n=1, cutoff=cutoff)), "")
 
 
 def _of_volume(claim: PersistentVolumeClaim, listers: Listers, table: NodeTable) -> Iterator[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from typing import Final
 
 from kubesched.api.core_v1 import PersistentVolumeClaim, Pod
@@ -20,6 +19,7 @@ from kubesched.insight.explain.reasons import (
     SCHEDULING_GATED,
     code_of_reason,
 )
+from kubesched.insight.explain.volumes import nearest
 from kubesched.plugins.helper.volumes.claims import claim_uses, is_fully_bound
 from kubesched.scheduler.queue.hints import HintMap
 from kubesched.scheduler.queue.scheduling_queue import SchedulingQueue
@@ -64,14 +64,9 @@ def another_scheduler(pod: Pod, schedulers: Mapping[str, int]) -> WaitingFor:
         what = f"the scheduler {name} is to place it, as it did with {schedulers[name]} other pods"
     else:
         what = f"the scheduler {name} is to place it, and nothing tells that there is one"
-        nearest = nearest_scheduler(name, schedulers)
-        what += f"; the nearest name that exists is {nearest}" if nearest else ""
+        near = nearest(name, schedulers, cutoff=0.0)
+        what += f"; the nearest name that exists is {near}" if near else ""
     return WaitingFor(code=OTHER_SCHEDULER.code, plugin="", what=what, names=[name])
-
-
-def nearest_scheduler(name: str, schedulers: Iterable[str], cutoff: float = 0.0) -> str:
-    """The most similar name, or nothing if none is similar enough."""
-    return next(iter(get_close_matches(name, list(schedulers), n=1, cutoff=cutoff)), "")
 
 
 def deletion() -> WaitingFor:

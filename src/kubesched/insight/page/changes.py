@@ -20,7 +20,7 @@ from kubesched.insight.planning.plan import Changes
 from kubesched.insight.planning.scaling import Scale
 from kubesched.insight.state.cluster_state import ClusterState
 from kubesched.insight.state.planned_cluster import PlanError
-from kubesched.insight.state.replacements import controller_of, is_daemon, is_mirror
+from kubesched.insight.state.replacements import is_daemon, is_mirror
 
 MAX_PODS: Final = 20_000
 _UNKNOWN: Final = re.compile("unknown field `(.*?)`")
@@ -75,4 +75,4 @@ def _read(manifest: Manifest) -> ChangesDocument:
 
 
 def _comes_back(pod: Pod) -> bool:
-    return controller_of(pod) is not None and not is_daemon(pod) and not is_mirror(pod)
+    return pod.metadata.controller() is not None and not is_daemon(pod) and not is_mirror(pod)

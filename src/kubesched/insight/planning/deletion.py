@@ -8,7 +8,7 @@ from kubesched.api.apps_v1 import ReplicaSet
 from kubesched.api.core_v1 import Pod
 from kubesched.insight.planning.workload_kinds import KINDS, workload_kind
 from kubesched.insight.state.planned_cluster import PlanError, PlannedCluster
-from kubesched.insight.state.replacements import Replacements, controller_of
+from kubesched.insight.state.replacements import Replacements
 
 
 def doomed_pods(
@@ -29,7 +29,7 @@ def doomed_pods(
             raise PlanError(f'--delete: there is no {of} "{where}/{name}"')
         for doomed_pod in pods:
             doomed[doomed_pod.metadata.uid] = doomed_pod
-            owner = controller_of(doomed_pod)
+            owner = doomed_pod.metadata.controller()
             if kind != "Pod" and owner is not None:
                 replacements.retired.add(owner.uid)
     return list(doomed.values())
@@ -64,5 +64,5 @@ def pods_of(world: PlannedCluster, kind: str, namespace: str, name: str) -> list
     return [
         pod
         for pod in world.listers.of(Pod).list(namespace)
-        if (owner := controller_of(pod)) is not None and (owner.kind, owner.name) in owners
+        if (owner := pod.metadata.controller()) is not None and (owner.kind, owner.name) in owners
     ]

@@ -17,7 +17,7 @@ from kubesched.api.names import key_of
 from kubesched.insight.planning.model import Kept
 from kubesched.insight.state.budgets import Budgets
 from kubesched.insight.state.planned_cluster import PlanError, PlannedCluster
-from kubesched.insight.state.replacements import controller_of, is_daemon, is_mirror, pods_on
+from kubesched.insight.state.replacements import is_daemon, is_mirror, pods_on
 
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 NO_CONTROLLER = "it has no controller that would bring it back; kubectl drain needs --force"
@@ -70,7 +70,7 @@ class Drain:
         return [pod for pod in pods if not is_mirror(pod) and not is_daemon(pod)]
 
     def _obstacle(self, pod: Pod) -> str:
-        if controller_of(pod) is None and not self._force:
+        if pod.metadata.controller() is None and not self._force:
             return NO_CONTROLLER
         return self._budgets.refusal(pod)
 

@@ -39,7 +39,7 @@ from kubesched.insight.planning.workloads import Workloads
 from kubesched.insight.state.budgets import Budgets
 from kubesched.insight.state.cluster_state import ClusterState
 from kubesched.insight.state.planned_cluster import PlanError, PlannedCluster
-from kubesched.insight.state.replacements import Replacements, controller_of, pods_on
+from kubesched.insight.state.replacements import Replacements, pods_on
 from kubesched.playground.apimachinery.objects import ChangeType
 
 DELETE, DRAIN, REMOVAL, PREEMPTION = "delete", "drain", "removal", "preemption"
@@ -348,7 +348,7 @@ class _Planning:
         """Group pods by controller: one explanation serves all of them."""
         groups: dict[tuple[str, bool], list[Pod]] = {}
         for pod in pods:
-            owner = controller_of(pod)
+            owner = pod.metadata.controller()
             was_pending = self._was_pending(pod)
             key = owner.uid if owner is not None else pod.metadata.uid
             groups.setdefault((key, was_pending), []).append(pod)

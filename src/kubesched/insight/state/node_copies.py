@@ -12,7 +12,7 @@ from kubesched.api.resource_v1 import ResourceSlice
 from kubesched.api.storage_v1 import CSINode
 from kubesched.insight.state.claim_controller import existing_claims
 from kubesched.insight.state.planned_cluster import PlannedCluster
-from kubesched.insight.state.replacements import controller_of, is_daemon, pods_on, with_claims
+from kubesched.insight.state.replacements import is_daemon, pods_on, with_claims
 from kubesched.playground.controllers.daemonset.eligibility import pinned_to
 
 HOSTNAME = "kubernetes.io/hostname"
@@ -89,7 +89,7 @@ def _daemon_on(pod: Pod, node: str) -> Pod:
     """The pod that the DaemonSet creates for another node."""
     given = codec.to_json(pod.spec.affinity) if pod.spec.affinity is not None else None
     affinity = codec.convert(pinned_to(given, node), Affinity)
-    owner = controller_of(pod)
+    owner = pod.metadata.controller()
     name = f"{owner.name if owner is not None else pod.metadata.name}-{node}"
     metadata = structs.replace(pod.metadata, name=name, uid=f"planned/{name}", resource_version="")
     spec = structs.replace(pod.spec, node_name="", affinity=affinity)

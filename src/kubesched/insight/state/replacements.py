@@ -28,13 +28,9 @@ _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _MIRROR = "kubernetes.io/config.mirror"
 
 
-def controller_of(pod: Pod) -> OwnerReference | None:
-    return next((owner for owner in pod.metadata.owner_references or () if owner.controller), None)
-
-
 def is_mirror(pod: Pod) -> bool:
     """Whether the kubelet runs the pod from a file; the API cannot stop it."""
-    owner = controller_of(pod)
+    owner = pod.metadata.controller()
     return _MIRROR in (pod.metadata.annotations or {}) or (
         owner is not None and owner.kind == "Node"
     )
@@ -49,7 +45,7 @@ def pods_on(world: PlannedCluster, node: str) -> list[Pod]:
 
 
 def is_daemon(pod: Pod) -> bool:
-    owner = controller_of(pod)
+    owner = pod.metadata.controller()
     return owner is not None and owner.kind == "DaemonSet"
 
 
@@ -93,7 +89,7 @@ class Replacements:
 
     def replace(self, pod: Pod) -> Pod | None:
         """Add the replacement of a departed pod; None if there is none."""
-        owner = controller_of(pod)
+        owner = pod.metadata.controller()
         claims = existing_claims(self._world, pod)
         release_claims(self._world, claims, lambda uid: uid != pod.metadata.uid)
         if owner is None or owner.uid in self.retired or is_mirror(pod):
@@ -108,7 +104,7 @@ class Replacements:
 
     def add_like(self, pod: Pod, name: str | None = None) -> Pod:
         """Add another pod of the pod's controller, with the given name or a new one."""
-        owner = controller_of(pod)
+        owner = pod.metadata.controller()
         assert owner is not None, "only pods of a controller have others like them"
         new = self._renewed(pod, owner, name or self._new_name(pod, owner))
         new = with_claims(self._world, new, existing_claims(self._world, pod))

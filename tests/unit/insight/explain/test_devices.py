@@ -291,7 +291,7 @@ def changes_of(asked, *objects):
         (table.names[row], change)
         for row in evaluation.rows.tolist()
         if row not in evaluation.feasible
-        for change in finder.changes(row, "DynamicResources", "")
+        for change in finder.changes(row, "DynamicResources").get("", ())
     ]
 
 

@@ -103,6 +103,17 @@ def test_a_stateful_set_makes_its_next_pods_then():
     assert found["tolerate gpu:NoSchedule"] == (3, 3)
 
 
+def test_a_stateful_set_does_not_roll_out_while_a_pod_is_pending():
+    """The running pod keeps its size until all others run: what it would free is not there."""
+    owner = StatefulSet(
+        metadata=ObjectMeta(name="db", namespace="default"), spec=ControllerSpec(replicas=3)
+    )
+    running = member("db-0", of="db", kind="StatefulSet", cpu="3").on("n")
+    pending = member("db-1", of="db", kind="StatefulSet", cpu="3")
+    found = promises(explain(pending, running, owner, node("n"), fix=True))
+    assert found["request cpu 500m instead of 3"] == (2, 2)
+
+
 def test_a_rollout_that_gets_stuck_is_not_promised():
     """The new pod finds no room beside the old ones, whose anti-affinity refuses it."""
     running = [member(f"web-{i}").pod_anti_affinity(HOST, app="web").on(f"n{i}") for i in range(2)]

@@ -41,6 +41,11 @@ class ChangeBase:
         """Equal for equal changes."""
         return self.kind, self.text
 
+    @property
+    def effects(self) -> Sequence[str]:
+        """What else it does, or what stands in its way."""
+        return ()
+
 
 @dataclass(frozen=True, slots=True)
 class PodEdit(ChangeBase):
@@ -81,17 +86,17 @@ class SkewEdit(PodEdit):
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimExclusion(PodEdit):
-    """What-if: the pod without the volume of a claim. It is tried, but not offered as an edit."""
-
-    claim: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class GateRemoval(PodEdit):
     """Removes a scheduling gate from the pod itself, independent of its template."""
 
     gate: str = ""
+
+    @property
+    def effects(self) -> Sequence[str]:
+        domain, slash, _ = self.gate.partition("/")
+        owner = f"the controller of {domain}" if slash else "the controller or webhook that set it"
+        name = self.gate
+        return [f"the gate {name} is for {owner} to remove: by hand, what it waits for is skipped"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +104,11 @@ class PluginExclusion(ChangeBase):
     """What-if: the plugin does not reject the pod. How to achieve that depends on the plugin."""
 
     plugin: str
+
+    @property
+    def effects(self) -> Sequence[str]:
+        why = f"why {self.plugin} does not, its documentation has to say"
+        return [f"every other plugin takes the node; {why}"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -57,18 +57,23 @@ class ClaimChanges:
         self._evaluation = evaluation
         self._pod = evaluation.pod.pod
         self._listers = framework.handle.listers
-        self._by_row: dict[int, list[AnyChange]] = {}
+        self._by_row: dict[int, dict[str, list[AnyChange]]] = {}
         self._trials: DeviceTrials | None = None
 
-    def changes(self, row: int, plugin: str, reason: str) -> Sequence[AnyChange]:
-        """Changes that each undo the rejection of a node alone."""
+    def changes(self, row: int, plugin: str) -> Mapping[str, Sequence[AnyChange]]:
+        """Changes by claim; each undoes what its claim does to a rejection of the node."""
+        found: dict[str, list[AnyChange]] = {}
         if self._listers is None:
-            return ()
+            return found
         if plugin in OF_VOLUMES:
-            return list(_of_volumes(self._pod, self._listers))
-        if plugin == DynamicResources.name and row not in self._by_row:
-            self._by_row[row] = list(self._of_devices(row, self._listers))
-        return self._by_row.get(row, ())
+            for claim, change in _of_volumes(self._pod, self._listers):
+                found.setdefault(claim, []).append(change)
+        elif plugin == DynamicResources.name:
+            if row not in self._by_row:
+                changes = list(self._of_devices(row, self._listers))
+                self._by_row[row] = {"": changes} if changes else {}
+            return self._by_row[row]
+        return found
 
     # -- devices -----------------------------------------------------------------------------------
 
@@ -220,7 +225,7 @@ def _anew(claim: Any) -> Any:  # noqa: ANN401  # of either kind
 # -- volumes ---------------------------------------------------------------------------------------
 
 
-def _of_volumes(pod: Pod, listers: Listers) -> Iterator[AnyChange]:
+def _of_volumes(pod: Pod, listers: Listers) -> Iterator[tuple[str, AnyChange]]:
     """Create a missing claim, use the one with the nearest name, or a storage class that exists."""
     namespace = pod.metadata.namespace
     claims = listers.of(PersistentVolumeClaim)
@@ -235,16 +240,15 @@ def _of_volumes(pod: Pod, listers: Listers) -> Iterator[AnyChange]:
             path = f"/spec/volumes/{at}/persistentVolumeClaim/claimName"
             if near:
                 text = f"use claim {near} instead of {use.name}"
-                yield pod_edit(
-                    "UseClaim", text, 2.0, [{"op": "replace", "path": path, "value": near}]
-                )
-            yield from (_creation(namespace, use.name, one) for one in _best(classes))
+                operation = {"op": "replace", "path": path, "value": near}
+                yield use.name, pod_edit("UseClaim", text, 2.0, [operation])
+            yield from ((use.name, _creation(namespace, use.name, one)) for one in _best(classes))
             continue
         name = class_of_claim(claim)
         if name and not claim.spec.volume_name and all(c.metadata.name != name for c in classes):
             near = nearest(name, [one.metadata.name for one in classes])
             for one in [c for c in classes if c.metadata.name == near] or _best(classes):
-                yield _other_class(claim, name, one)
+                yield use.name, _other_class(claim, name, one)
 
 
 def _best(classes: Sequence[StorageClass]) -> list[StorageClass]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeGuard
 
 from kubesched.api.apps_v1 import ReplicaSet
@@ -11,7 +11,6 @@ from kubesched.api.core_v1 import Pod
 from kubesched.framework.handle import Listers
 from kubesched.insight.explain.fixes.changes import (
     AnyChange,
-    ClaimExclusion,
     GateRemoval,
     NodeEdit,
     ObjectChange,
@@ -34,7 +33,7 @@ _OF_JOB = ("controller-uid", "batch.kubernetes.io/controller-uid")
 
 
 def commands_for(pod: Pod, changes: Sequence[AnyChange], listers: Listers | None) -> list[str]:
-    """The commands in execution order; node additions, claims and plugins have none."""
+    """The commands in execution order; node additions and plugins have none."""
     edits = [change for change in changes if is_to_be_made(change)]
     gates = [change for change in changes if isinstance(change, GateRemoval)]
     others = [change.command for change in changes if isinstance(change, NodeEdit | PodDeletion)]
@@ -52,7 +51,7 @@ def commands_for(pod: Pod, changes: Sequence[AnyChange], listers: Listers | None
 
 def is_to_be_made(change: AnyChange) -> TypeGuard[PodEdit]:
     """Whether a change is an edit of the pod's spec that also applies to its template."""
-    return isinstance(change, PodEdit) and not isinstance(change, ClaimExclusion | GateRemoval)
+    return isinstance(change, PodEdit) and not isinstance(change, GateRemoval)
 
 
 def _edit_commands(pod: Pod, edits: Sequence[PodEdit], listers: Listers | None) -> list[str]:
@@ -76,7 +75,9 @@ def _edit_commands(pod: Pod, edits: Sequence[PodEdit], listers: Listers | None) 
         f"kubectl patch {kind.lower()} {shlex.quote(name)} -n {namespace} --type=json "
         f"-p {quoted_patch(prefixed)}"
     )
-    pending = " ".join(map(shlex.quote, _pending(pod, listers)))
+    pods = listers.of(Pod).list(pod.metadata.namespace) if listers is not None else [pod]
+    members = [member for member in members_of(pod, pods) if not member.spec.node_name]
+    pending = " ".join(shlex.quote(member.metadata.name) for member in members)
     return [patch, *([f"kubectl delete pod -n {namespace} {pending}"] * (kind in _KEEPS_PODS))]
 
 
@@ -90,17 +91,16 @@ def _without_job_labels(pod: Pod) -> list[Operation]:
     return [{"op": "remove", "path": path} for path in paths]
 
 
-def _pending(pod: Pod, listers: Listers | None) -> list[str]:
-    """The pods of the same controller that have no node."""
-    owner, meta = pod.metadata.controller(), pod.metadata
-    pods = listers.of(Pod).list(meta.namespace) if listers is not None else [pod]
+def members_of(pod: Pod, pods: Iterable[Pod]) -> list[Pod]:
+    """The pods of the pod's controller; a pod without one is its own workload."""
+    owner = pod.metadata.controller()
+    if owner is None:
+        name, namespace = pod.metadata.name, pod.metadata.namespace
+        return [p for p in pods if (p.metadata.name, p.metadata.namespace) == (name, namespace)]
     return [
-        other.metadata.name
+        other
         for other in pods
-        if not other.spec.node_name
-        and (of := other.metadata.controller()) is not None
-        and owner is not None
-        and of.uid == owner.uid
+        if (theirs := other.metadata.controller()) is not None and theirs.uid == owner.uid
     ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kubesched.api.core_v1 import (
@@ -42,7 +42,6 @@ from kubesched.insight.explain.reasons import (
     UNTOLERATED_TAINT,
     code_of_reason,
 )
-from kubesched.insight.explain.volumes import OF_VOLUMES
 from kubesched.plugins.registry import IN_TREE
 
 _MANAGED = "node.kubernetes.io/"
@@ -68,8 +67,8 @@ Probe = Callable[[str, Sequence[PodEdit]], bool]
 """(plugin, edits) -> whether the edited pod passes that plugin's filter on the node."""
 
 
-OtherChanges = Callable[[int, str, str], Sequence[AnyChange]]
-"""(row, plugin, reason) -> changes of other objects than the pod and the node."""
+OtherChanges = Callable[[int, str], Mapping[str, Sequence[AnyChange]]]
+"""(row, plugin) -> changes by the claim that they are about."""
 
 
 @dataclass(slots=True)
@@ -102,13 +101,12 @@ def conditions_at(
             make = finder.by_code.get(code.code)
             if rejections.plugin not in IN_TREE:
                 make = finder.other_plugin(rejections.plugin)
-            elif rejections.plugin in OF_VOLUMES and code.code not in _DELETABLE:
-                make = finder.volumes(rejections.plugin)
-            found = [Condition("", "", reason)] if make is None else list(make(reason))
-            more = others(row, rejections.plugin, reason)
+            changes = others(row, rejections.plugin)
+            found = [
+                Condition("", "", f"{reason}: {name}", list(each)) for name, each in changes.items()
+            ] or ([Condition("", "", reason)] if make is None else list(make(reason)))
             for condition in found:
                 condition.plugin, condition.code = rejections.plugin, code.code
-                condition.alternatives += more
             conditions += found
     if finder.is_cordoned:  # uncordoning also removes the taint
         conditions = [condition for condition in conditions if condition.reason != CORDON_TAINT]
@@ -286,26 +284,6 @@ class _Finder:
         if plugin == EXTENDER:
             return None
         return lambda reason: iter([Condition("", "", reason, [plugin_exclusion(plugin)])])
-
-    def volumes(self, plugin: str) -> Callable[[str], Iterator[Condition]]:
-        def find(reason: str) -> Iterator[Condition]:
-            """Find the conflicting claims by testing each alone."""
-            exclusions = pod_edits.claim_exclusions(self._pod)
-            violated = [
-                exclusion
-                for exclusion in exclusions
-                if len(exclusions) == 1
-                or not self._probe(
-                    plugin, [other for other in exclusions if other is not exclusion]
-                )
-            ]
-            for exclusion in violated:
-                yield Condition("", "", f"{reason}: {exclusion.claim}", [exclusion])
-            if not violated:
-                alone = [exclusion for exclusion in exclusions if self._probe(plugin, [exclusion])]
-                yield Condition("", "", reason, list(alone))
-
-        return find
 
     def _missing_label(self, reason: str) -> Iterator[Condition]:
         labels = self._node.metadata.labels or {}

@@ -15,7 +15,6 @@ from kubesched.api.resources import pod_requests
 from kubesched.insight.explain import amounts
 from kubesched.insight.explain.details import requirement_text, taint_text
 from kubesched.insight.explain.fixes.changes import (
-    ClaimExclusion,
     GateRemoval,
     Operation,
     PodEdit,
@@ -23,7 +22,6 @@ from kubesched.insight.explain.fixes.changes import (
     SkewEdit,
     pod_edit,
 )
-from kubesched.plugins.helper.volumes.claims import claim_use
 
 _MIB = 2**20
 
@@ -196,28 +194,6 @@ def set_scheduler(pod: Pod, name: str) -> PodEdit:
     operation = {"op": "replace", "path": "/spec/schedulerName", "value": name}
     text = f"schedulerName {name} instead of {pod.spec.scheduler_name}"
     return pod_edit("SetSchedulerName", text, 1.5, [operation])
-
-
-# -- what-if edits ---------------------------------------------------------------------------------
-
-
-def claim_exclusions(pod: Pod) -> list[ClaimExclusion]:
-    """One exclusion per claim of the pod: the pod without the volumes that reference it."""
-    paths: dict[str, list[str]] = {}
-    for at, volume in enumerate(pod.spec.volumes or ()):
-        use = claim_use(pod, volume)
-        if use is not None:
-            paths.setdefault(use.name, []).append(f"/spec/volumes/{at}")
-    return [
-        ClaimExclusion(
-            "WithoutClaim",
-            f"another claim than {claim}, or none",
-            7.0,
-            _dumped({"op": "remove", "path": path} for path in removed),
-            claim=claim,
-        )
-        for claim, removed in paths.items()
-    ]
 
 
 def gate_removals(pod: Pod) -> list[GateRemoval]:

@@ -5,7 +5,7 @@ are made as their commands make them, controllers act, and the copy settles agai
 
     pods of a template   pending ones are replaced; a Deployment then rolls out over the running
                          ones with a surge of one pod and a quarter unavailable, a StatefulSet or
-                         DaemonSet one by one; a Job starts anew
+                         DaemonSet one by one while none is pending; a Job starts anew
     pods without         the pod is replaced, or changed in place where the API server allows it
     deleted pods         their controllers replace them, and the replacements queue up
 
@@ -14,7 +14,7 @@ A fix that needs a plugin to be absent cannot be tried here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import structs
@@ -34,12 +34,12 @@ from kubesched.insight.explain.fixes.changes import (
     PodEdit,
     edited,
 )
-from kubesched.insight.explain.fixes.commands import template_owner
+from kubesched.insight.explain.fixes.commands import members_of, template_owner
 from kubesched.insight.state.budgets import Budgets
 from kubesched.insight.state.cluster_state import ClusterState
 from kubesched.insight.state.node_copies import add_copies, add_daemons, fresh
 from kubesched.insight.state.planned_cluster import PlannedCluster
-from kubesched.insight.state.replacements import Replacements, controller_of, is_daemon, pods_on
+from kubesched.insight.state.replacements import Replacements, is_daemon, pods_on
 
 MOST_REHEARSALS = 20
 MOST_SECONDS = 10.0
@@ -107,19 +107,6 @@ class Rehearsals:
         return self._clock.monotonic() > self._ends_at
 
 
-def members_of(pod: Pod, pods: Iterable[Pod]) -> list[Pod]:
-    """The pods of the pod's controller; a pod without one is its own workload."""
-    owner = controller_of(pod)
-    if owner is None:
-        name, namespace = pod.metadata.name, pod.metadata.namespace
-        return [p for p in pods if (p.metadata.name, p.metadata.namespace) == (name, namespace)]
-    return [
-        other
-        for other in pods
-        if (theirs := controller_of(other)) is not None and theirs.uid == owner.uid
-    ]
-
-
 def can_be_rehearsed(changes: Sequence[AnyChange]) -> bool:
     return not any(isinstance(change, PluginExclusion) for change in changes)
 
@@ -130,7 +117,7 @@ class _Rehearsal:
     def __init__(self, world: PlannedCluster, pod: Pod, is_late: Callable[[], bool]) -> None:
         self._world = world
         self._pod = pod
-        self._owner = controller_of(pod)
+        self._owner = pod.metadata.controller()
         self._is_late = is_late
         self._budgets = Budgets(world)
         self._replacements = Replacements(world, seed=0)
@@ -181,7 +168,7 @@ class _Rehearsal:
 
     def _replicas(self, pod: Pod) -> int:
         """How many pods the pod's StatefulSet is to have; 0 if that is not known."""
-        owner = controller_of(pod)
+        owner = pod.metadata.controller()
         if owner is None or owner.kind != "StatefulSet" or _has_claims(pod):
             return 0  # the claims of further pods are not known
         found = self._world.find(StatefulSet, pod.metadata.namespace, owner.name)
@@ -213,10 +200,12 @@ class _Rehearsal:
 
     def _daemons_without(self, node: str) -> list[Pod]:
         """A pod of each DaemonSet that has none on the node, where a taint kept it away."""
-        there = {owner.uid for pod in pods_on(self._world, node) if (owner := controller_of(pod))}
+        there = {
+            owner.uid for pod in pods_on(self._world, node) if (owner := pod.metadata.controller())
+        }
         found: dict[str, Pod] = {}
         for pod in self._world.objects(Pod):
-            owner = controller_of(pod)
+            owner = pod.metadata.controller()
             if owner is not None and is_daemon(pod) and owner.uid not in there:
                 found.setdefault(owner.uid, pod)
         return list(found.values())
@@ -250,19 +239,16 @@ class _Rehearsal:
         """Replace the pods that still have the old template, as far as new ones find room."""
         if not self._edits or self._kind not in ("Deployment", "StatefulSet", "DaemonSet"):
             return
-        spare = self._wanted() // 4
+        spare = self._wanted() // 4 if self._kind == "Deployment" else 0
         for old in sorted(running, key=lambda pod: pod.metadata.name, reverse=True):
-            if (
-                self._is_late()
-                or self._world.find(Pod, old.metadata.namespace, old.metadata.name) is None
-            ):
+            if self._is_late() or self._pending_count() > spare:
+                return
+            if self._world.find(Pod, old.metadata.namespace, old.metadata.name) is None:
                 continue
             if self._kind != "Deployment":
                 self._world.delete(old)
                 self._settle()
             elif not self._surge(old, spare):
-                return
-            if self._pending_count() > spare:
                 return
 
     def _surge(self, old: Pod, spare: int) -> bool:
@@ -296,7 +282,7 @@ class _Rehearsal:
 
     def _left(self, pod: Pod) -> None:
         self._budgets.pod_left(pod)
-        owner = controller_of(pod)
+        owner = pod.metadata.controller()
         if pod.metadata.uid in self._leaving:
             return
         is_member = owner is not None and self._owner is not None and owner.uid == self._owner.uid

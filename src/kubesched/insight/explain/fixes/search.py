@@ -42,7 +42,6 @@ from kubesched.insight.explain.fixes.claims import ClaimChanges
 from kubesched.insight.explain.fixes.commands import commands_for, is_to_be_made, template_owner
 from kubesched.insight.explain.fixes.conditions import Condition, conditions_at
 from kubesched.insight.explain.fixes.deletions import may_be_deleted, smallest_deletions
-from kubesched.insight.explain.fixes.notes import notes_on
 from kubesched.insight.explain.fixes.pod_edits import lower_request, raise_skew
 from kubesched.insight.explain.fixes.rehearsal import Outcome, Rehearsals, can_be_rehearsed
 from kubesched.insight.explain.fixes.trials import Trials
@@ -388,7 +387,7 @@ class FixSearch:
                     )
             if not any(self._budgets.violated_by(infos)):
                 effects.append("disruption budgets allow it")
-        effects += notes_on(changes, pod, listers)
+        effects += (effect for change in changes for effect in change.effects)
         if any(is_to_be_made(change) for change in changes):
             owner_of_pod = template_owner(pod, listers)
             if owner_of_pod is not None:
