@@ -8,7 +8,8 @@ timestamp is renewed after every failed attempt.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any, Final
 
 from kubesched.api.core_v1 import Pod
@@ -37,18 +38,30 @@ PLACES: Final = (ACTIVE, BACKOFF, UNSCHEDULABLE, GATED, PERMIT, OTHER)
 """Where pods wait, in display order. `permit`: for a Permit plugin; `other`: another scheduler."""
 
 
-def queued_pods(assembly: Assembly) -> dict[str, Any]:
+def of_other_schedulers(assembly: Assembly) -> list[Pod]:
+    """The pods that other schedulers are to place; reads all pods."""
+    listers = handle_of(assembly).listers
+    pods = listers.of(Pod).list() if listers is not None else []
+    return [pod for pod in pods if not pod.spec.node_name and _is_of_another(assembly, pod)]
+
+
+def queued_pods(assembly: Assembly, others: Sequence[Pod]) -> dict[str, Any]:
     """The queue of a running scheduler, and the pods that other schedulers are to place."""
     entries = assembly.scheduler.queue.entries()
     waiting = list(assembly.waiting_pods)
     handle = handle_of(assembly)
-    pods = handle.listers.of(Pod).list() if handle.listers is not None else []
-    others = [pod for pod in pods if not pod.spec.node_name and _is_of_another(assembly, pod)]
     counts = Counter(place for place, _ in entries)
     counts[PERMIT], counts[OTHER] = len(waiting), len(others)
     now, wall = handle.clock.monotonic(), handle.clock.now()
-    wakes = _Wakes(assembly)
-    listed = [_entry(place, info, now, wall, wakes) for place, info in entries[:LIMIT]]
+
+    @cache  # few combinations of plugins serve all pods
+    def wakes(plugins: tuple[str, ...]) -> list[str]:
+        wakers = woken_by(assembly.hints, plugins)
+        return list(dict.fromkeys(name for waker in wakers for name in waker.words))
+
+    listed = [_entry(handle, place, info, now, wall) for place, info in entries[:LIMIT]]
+    for row in listed:
+        row["wokenBy"] = wakes(tuple(row["plugins"]))
     for waiting_pod in waiting[: LIMIT - len(listed)]:
         why = f"for permission by {', '.join(waiting_pod.pending_plugins())}"
         listed.append({**_pod(handle, waiting_pod.pod), "place": PERMIT, "why": why})
@@ -66,10 +79,10 @@ def _is_of_another(assembly: Assembly, pod: Pod) -> bool:
 
 
 def _entry(
-    place: str, info: QueuedPodInfo, now: float, wall: float, wakes: _Wakes
+    handle: Handle, place: str, info: QueuedPodInfo, now: float, wall: float
 ) -> dict[str, Any]:
     expires = info.backoff_expiration
-    row = _pod(wakes.handle, info.pod_info.pod) | {
+    row = _pod(handle, info.pod_info.pod) | {
         "place": place,
         "attempts": info.attempts,
         "plugins": sorted(info.rejector_plugins),
@@ -79,7 +92,6 @@ def _entry(
         row["plugins"] = [info.gating_plugin]
     if expires is not None and expires > now:
         row["retryAt"] = round(wall + (expires - now), 3)
-    row["wokenBy"] = wakes(row["plugins"])
     return row
 
 
@@ -141,19 +153,3 @@ def _seconds(text: str) -> float:
         return parse_time(text)
     except ValueError:
         return 0.0  # dumps may contain invalid times
-
-
-class _Wakes:
-    """Requeue events in words by rejecting plugins; few combinations serve all pods."""
-
-    def __init__(self, assembly: Assembly) -> None:
-        self.handle = handle_of(assembly)
-        self._hints = assembly.hints
-        self._known: dict[tuple[str, ...], list[str]] = {}
-
-    def __call__(self, plugins: list[str]) -> list[str]:
-        key = tuple(plugins)
-        if key not in self._known:
-            wakers = woken_by(self._hints, plugins)
-            self._known[key] = list(dict.fromkeys(name for waker in wakers for name in waker.words))
-        return self._known[key]

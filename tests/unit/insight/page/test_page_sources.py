@@ -37,7 +37,7 @@ def test_the_queue_lists_pods_in_the_order_of_trial():
     state.put(make_pod("low").priority(1).build())
     state.put(make_pod("high").priority(9).build())
     state.put(make_pod("held").gate("example.com/wait").build())
-    listed = pending.queued_pods(in_memory_scheduler(state).assembly)
+    listed = pending.queued_pods(in_memory_scheduler(state).assembly, [])
     assert [(row["pod"], row["place"]) for row in listed["pods"]] == [
         ("default/high", "active"),
         ("default/low", "active"),
@@ -57,7 +57,7 @@ def test_a_pod_waits_since_it_was_created_however_often_it_was_tried():
     assembly = in_memory_scheduler(state, clock=clock).assembly
     ((_, info),) = assembly.scheduler.queue.entries()
     info.timestamp = clock.monotonic() - 42
-    (row,) = pending.queued_pods(assembly)["pods"]
+    (row,) = pending.queued_pods(assembly, [])["pods"]
     assert clock.now() - row["since"] == pytest.approx(342, abs=1)
 
 
@@ -65,7 +65,8 @@ def test_the_queue_names_pods_of_other_schedulers_apart_and_workloads():
     state = ClusterState("test")
     state.put(make_pod("alien").scheduler("volcano").cpu("2").build())
     state.put(owned("web-a"))
-    listed = pending.queued_pods(in_memory_scheduler(state).assembly)
+    assembly = in_memory_scheduler(state).assembly
+    listed = pending.queued_pods(assembly, pending.of_other_schedulers(assembly))
     assert [(row["pod"], row["place"], row["workload"]) for row in listed["pods"]] == [
         ("default/web-a", "active", "ReplicaSet/web"),
         ("default/alien", "other", ""),

@@ -120,6 +120,8 @@ export function show(main) {
     if (what === "queue" && !timer && !current().params.get("at")) timer = setTimeout(load, 500);
   });
   const clock = setInterval(() => { if (!document.hidden) tick(); }, 1000);
+  // Of pods of other schedulers the stream tells nothing.
+  const poll = setInterval(() => { if (!document.hidden && store.connection === "live" && !timer && !current().params.get("at")) load(); }, 6000);
   load();
-  return { stop() { stopped = true; unsubscribe(); clearInterval(clock); clearTimeout(timer); }, table: () => null };
+  return { stop() { stopped = true; unsubscribe(); clearInterval(clock); clearInterval(poll); clearTimeout(timer); }, table: () => null };
 }
