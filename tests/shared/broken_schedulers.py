@@ -39,6 +39,30 @@ class LosesFailedPods(SimulatedProcess):
         queue.add_unschedulable_if_not_present = forget  # type: ignore[method-assign]
 
 
+class LeaksSlots(SimulatedProcess):
+    """One slot for binding requests is not given back."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        slots = self.assembly.scheduler.binding.slots
+        release = slots.release
+
+        def leak() -> None:
+            slots.release = release  # type: ignore[method-assign]
+
+        slots.release = leak  # type: ignore[method-assign]
+
+
+class ChoosesTheWorst(SimulatedProcess):
+    """Points count against nodes."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        for framework in self.assembly.frameworks.values():
+            weights = framework.score_weights
+            weights.update({name: -weight for name, weight in weights.items()})
+
+
 class Generous(NodeResourcesFit):
     """Every pod fits everywhere."""
 

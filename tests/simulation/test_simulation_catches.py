@@ -19,6 +19,7 @@ from broken_schedulers import (
     BindsBeforeVolumes,
     BindsPartsOfGangs,
     BindsWithoutDevices,
+    ChoosesTheWorst,
     Dies,
     EvictsItsEquals,
     EvictsTooMany,
@@ -34,6 +35,7 @@ from broken_schedulers import (
     KeepsReservations,
     KnowsBetter,
     LeadsAlways,
+    LeaksSlots,
     LosesFailedPods,
     Miscounts,
     NeverConfirms,
@@ -48,11 +50,12 @@ from broken_schedulers import (
 
 from kubesched.app.simulated import SimulatedProcess
 from kubesched.insight.state.virtual_loop import SENDER
-from kubesched.lab.simulation import devices, storage, workloads
+from kubesched.lab.simulation import devices, second_look, storage, workloads
 from kubesched.lab.simulation import run as simulation_run
 from kubesched.lab.simulation.cluster import GROUPS, SimulatedCluster
 from kubesched.lab.simulation.options import NO_FAULTS, Options, draw
 from kubesched.lab.simulation.run import SimulationResult, simulate
+from kubesched.lab.simulation.second_look import PROMISE
 from kubesched.lab.simulation.world import Scenario, World
 from kubesched.playground.apimachinery.objects import JsonObject
 
@@ -215,6 +218,8 @@ BROKEN_SCHEDULERS: list[tuple[type[SimulatedProcess], dict[str, Any], tuple[str,
             (HasNoBackoffForGroups, "the world goes on"),
         )
     ),
+    (LeaksSlots, {"instances": 1}, ("what a scheduler takes comes back",)),
+    (ChoosesTheWorst, {**PREEMPTING, "gates": ()}, (PROMISE,)),
     (Spins, {}, ("the world goes on",)),
     *BROKEN_RECORDERS,
 ]
@@ -227,8 +232,13 @@ BROKEN_SCHEDULERS: list[tuple[type[SimulatedProcess], dict[str, Any], tuple[str,
     ids=lambda value: value.__doc__.strip() if isinstance(value, type) else "",
 )
 def test_a_broken_scheduler_is_caught(
-    broken: type[SimulatedProcess], pinned: dict[str, Any], properties: tuple[str, ...]
+    broken: type[SimulatedProcess],
+    pinned: dict[str, Any],
+    properties: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    if PROMISE not in properties:  # the second look would often be the first to notice
+        monkeypatch.setattr(second_look, "is_due", lambda _count: False)
     outcome = _first_failure(broken, **pinned)
     assert outcome.violation is not None
     assert outcome.violation.property in properties
@@ -409,6 +419,8 @@ def _promises() -> set[str]:
             )
             if is_complaint and isinstance(node.args[0], ast.Constant):
                 results.add(node.args[0].value)
+            elif is_complaint and ast.unparse(node.args[0]) == "PROMISE":
+                results.add(PROMISE)
     return results
 
 

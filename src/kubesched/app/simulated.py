@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 
-from kubesched.api.core_v1 import Pod
 from kubesched.app.connecting import Connections
 from kubesched.app.control_thread import ControlThread
 from kubesched.app.election import election_settings
@@ -18,13 +17,10 @@ from kubesched.client.leader_election import LeaderMetrics
 from kubesched.client.transport import Transport
 from kubesched.config.features import FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
-from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.interfaces import ReservePlugin
 from kubesched.framework.registry import Registry
-from kubesched.framework.status import Status
 from kubesched.insight.recording.reader import Run
 from kubesched.insight.recording.recorded_dependencies import Recording, open_recording
-from kubesched.lab.simulation.audit import AUDITOR
+from kubesched.lab.simulation.audit import AUDITOR, SilentAuditor
 from kubesched.lab.simulation.disk import MountedDisk
 from kubesched.lab.traces.log_player import play
 from kubesched.plugins.registry import in_tree_registry
@@ -51,18 +47,6 @@ def _recorded_to(
         flush_at=disk.disk.options.flush_at,
         storage=disk,
     )
-
-
-class SilentAuditor(ReservePlugin):
-    """Replaces the simulation's auditor, which makes no decisions, in replays."""
-
-    name = AUDITOR
-
-    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
-        return None
-
-    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        """Does nothing: nothing was reserved."""
 
 
 def playing_registry() -> Registry:

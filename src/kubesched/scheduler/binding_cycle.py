@@ -108,7 +108,7 @@ class BindingCycle:
         self._flight = flight
         self._nominate_for_expectation = nominate_for_expectation
         self._counts_flushed = counts_flushed
-        self._slots = BindingSlots(concurrency)
+        self.slots = BindingSlots(concurrency)
         self._direct: dict[DirectBinding, None] = {}
         """In start order. A pod occurs twice if it was deleted and restored meanwhile."""
         self._unsent: list[DirectBinding] = []
@@ -150,7 +150,7 @@ class BindingCycle:
             self._no_direct.clear()
         self._direct[direct] = None
         self._running.inc()
-        self._slots.acquire(partial(self._send_soon, direct))
+        self.slots.acquire(partial(self._send_soon, direct))
 
     def _is_direct(self, assumed: Assumed) -> bool:
         """True if only the API server's response must be awaited, given that PreBind is idle."""
@@ -186,7 +186,7 @@ class BindingCycle:
 
     def _send(self, direct: DirectBinding) -> None:
         if direct.is_called_off:
-            self._slots.release()
+            self.slots.release()
             return
         assumed = direct.assumed
         direct.started = assumed.framework.now()
@@ -197,7 +197,7 @@ class BindingCycle:
         except Exception as error:  # top level, as in `run`
             log.exception("Binding cycle broke", pod=assumed.pod.pod)
             self._end_direct(direct)
-            self._slots.release()
+            self.slots.release()
             ended = partial(_ended, error_status(error))
             direct.spawn(assumed, self.run(assumed, ended, has_begun=True))
 
@@ -217,7 +217,7 @@ class BindingCycle:
             log.exception("Binding cycle broke", pod=assumed.pod.pod)
             self._fail(assumed, error_status(error))
         finally:
-            self._slots.release()
+            self.slots.release()
             self.on_capacity()
 
     async def _finish_direct(
@@ -228,7 +228,7 @@ class BindingCycle:
             self._bind_done(direct, status)
             return status
         finally:
-            self._slots.release()
+            self.slots.release()
 
     def _bind_done(self, direct: DirectBinding, status: Status | None) -> None:
         assumed = direct.assumed
@@ -250,7 +250,7 @@ class BindingCycle:
             direct.is_called_off = True
             if direct.give_up is not None:
                 direct.give_up()
-                self._slots.release()
+                self.slots.release()
             self._end_direct(direct)
             self._cycle.undo(direct.assumed)
 
@@ -332,7 +332,7 @@ class BindingCycle:
         status = await self._pre_bind(assumed) if acts else None
         if status is not None:
             return status
-        async with self._slots.hold():
+        async with self.slots.hold():
             # A late condition of an earlier attempt would mark the bound pod unschedulable.
             await self._flush_status(assumed.pod.key)
             if not self._cycle.is_counted(assumed):

@@ -16,8 +16,12 @@ class BindingSlots:
     """A fixed number of slots, granted in request order."""
 
     def __init__(self, count: int) -> None:
-        self._free = count
+        self._count = self._free = count
         self._waiting: deque[Callable[[], None]] = deque()
+
+    @property
+    def taken(self) -> int:
+        return self._count - self._free
 
     def acquire(self, start: Callable[[], None]) -> None:
         """Call `start` once it has a slot, possibly now. It must not fail, and must `release`."""

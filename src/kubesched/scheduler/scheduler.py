@@ -304,7 +304,7 @@ class Scheduler:
         flight = self._flight
         if flight is None or not flight.wants_checkpoint or self._take_checkpoint(flight):
             return False
-        if not self._bindings_under_way or self.binding.waiting_count:
+        if not self.bindings_under_way or self.binding.waiting_count:
             return False
         now = self._clock.monotonic()
         if now >= self._paused_at + PAUSE_EVERY_S:
@@ -315,7 +315,7 @@ class Scheduler:
     def _take_checkpoint(self, flight: FlightRecorder) -> bool:
         now = self._clock.monotonic()
         if (
-            self._bindings_under_way
+            self.bindings_under_way
             or len(self.background)
             or self.event_gate.is_held
             or now < self._next_checkpoint
@@ -330,10 +330,10 @@ class Scheduler:
         return True
 
     def _is_saturated(self) -> bool:
-        return self._bindings_under_way - self.binding.waiting_count >= MAX_BINDINGS
+        return self.bindings_under_way - self.binding.waiting_count >= MAX_BINDINGS
 
     @property
-    def _bindings_under_way(self) -> int:
+    def bindings_under_way(self) -> int:
         return len(self._bindings) + self.binding.direct_count
 
     def _start_bindings(
@@ -392,7 +392,7 @@ class Scheduler:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.background.drain(timeout_s))
             group.create_task(self._wait_for_bindings(timeout_s))
-        if undone := self._bindings_under_way:
+        if undone := self.bindings_under_way:
             log.warning("Some bindings did not finish in time and are cancelled", pods=undone)
 
     async def _wait_for_bindings(self, timeout_s: float) -> None:

@@ -50,6 +50,8 @@ class NumberedTask(asyncio.Task[Any]):
 
     def __init__(self, number: int, coro: Coroutine[Any, Any, Any], **settings: Any) -> None:  # noqa: ANN401  # asyncio's own keywords
         self._number = number
+        context = settings.get("context")
+        self.owner: str = OWNER.get() if context is None else context.get(OWNER, "")
         super().__init__(coro, **settings)
 
     def __hash__(self) -> int:
@@ -101,6 +103,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def unfinished_tasks(self) -> list[NumberedTask]:
         """Like `asyncio.all_tasks`, which iterates over all loops; in numerical order."""
         return [task for task in self._tasks if not task.done()]
+
+    def held_by(self, owner: str) -> tuple[int, int]:
+        """Number of unfinished tasks and of running timers of a simulated process."""
+        timers = (timer for timer in self._timers if not timer.cancelled())
+        return (
+            sum(task.owner == owner for task in self.unfinished_tasks()),
+            sum(timer._context.get(OWNER, "") == owner for timer in timers),  # type: ignore[attr-defined]  # as below
+        )
 
     def _run_once(self) -> None:
         if self._frozen:

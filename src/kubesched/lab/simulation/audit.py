@@ -120,6 +120,18 @@ def make_auditor(
     return Auditor
 
 
+class SilentAuditor(ReservePlugin):
+    """Replaces the simulation's auditor, which makes no decisions, in replays and second looks."""
+
+    name = AUDITOR
+
+    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
+        return None
+
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        """Does nothing: nothing was reserved."""
+
+
 def make_audited_preemption(complain: Complain) -> type[DefaultPreemption]:
     """The production plugin, with its choice of a node compared with all others."""
 

@@ -12,7 +12,13 @@ from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any, Final
 
-from kubesched.base.errors import ApiError, ConnectFailed, DeadlineExceeded, StreamEnded
+from kubesched.base.errors import (
+    ApiError,
+    ConnectFailed,
+    DeadlineExceeded,
+    KubeschedError,
+    StreamEnded,
+)
 from kubesched.client.exchange import BufferedResponse
 from kubesched.client.transport import Request, Response
 from kubesched.insight.state.virtual_loop import OWNER
@@ -161,6 +167,8 @@ class CalmExtender:
         """No-op."""
 
 
+Said = list[tuple[str, object, Response | Exception]]
+"""What an extender was asked in an attempt (verb and subject), and what it said."""
 ExtenderVerdicts = dict[tuple[str, str], tuple[str, ...]]
 """(process, pod UID) -> the nodes that the extender accepted."""
 
@@ -180,9 +188,27 @@ class SimulatedExtender:
         """Verb -> fate of its next request, regardless of the fault rate."""
         self.verdicts: ExtenderVerdicts = {}
         """Only answers that were certainly received."""
+        self._said: dict[str, Said] = {}
+
+    def listen(self, process: str) -> Said:
+        """A list to which all answers to this process are added from now on."""
+        said = self._said[process] = []
+        return said
 
     async def request(self, request: Request) -> Response:
-        verb = request.target.rpartition("/")[2]
+        said = self._said.get(OWNER.get())
+        verb, about = subject(request)
+        try:
+            answer: Response | Exception = await self._respond(verb, request)
+        except KubeschedError as error:
+            answer = error
+        if said is not None and verb != "bind":
+            said.append((verb, about, answer))
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def _respond(self, verb: str, request: Request) -> Response:
         how = self._mood(verb)
         self._trace.add("extender", f"{verb} {len(request.body)} {how}")
         if how != "fine":
@@ -242,6 +268,20 @@ class SimulatedExtender:
         except ApiError as error:
             return {"Error": str(error)}
         return {}
+
+
+def subject(request: Request) -> tuple[str, object]:
+    """The verb of a question, and what it is about: node names, or victims by node."""
+    verb, question = request.target.rpartition("/")[2], json.loads(request.body)
+    if verb == "bind":
+        return verb, question["PodUID"]
+    given = question.get("NodeNameToMetaVictims") or question.get("NodeNameToVictims")
+    if given is None:
+        return verb, sorted(_names(question))
+    return verb, {
+        name: sorted(victim.get("UID") or victim["metadata"]["uid"] for victim in victims["Pods"])
+        for name, victims in given.items()
+    }
 
 
 def _names(question: JsonObject) -> list[str]:

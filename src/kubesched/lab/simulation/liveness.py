@@ -21,6 +21,7 @@ from kubesched.lab.simulation.cluster import SimulatedCluster
 from kubesched.lab.simulation.gangs import Untrue, stays_gated
 from kubesched.lab.simulation.given_back import was_not_told
 from kubesched.lab.simulation.in_vain import EvictionsInVain
+from kubesched.lab.simulation.leftovers import Taken, taken
 from kubesched.lab.simulation.placeable import Late, WithVictims, what_can_be_placed
 from kubesched.lab.simulation.processes import Incarnation, Processes
 from kubesched.lab.simulation.trace import Trace
@@ -93,9 +94,9 @@ async def wait_until_settled(
                 placeable = what_can_be_placed(cluster, extender_traits, untold, processes.gates)
                 if placeable is None and checkers.groups is not None:
                     placeable = checkers.groups.fitting() or checkers.groups.untrue_condition()
-            if placeable is None and cluster.store.revision == asked_at:
+            pending = placeable or _first_taken(loop, processes)
+            if pending is None and cluster.store.revision == asked_at:
                 break
-            pending = placeable
         if isinstance(pending, Late) or (had_broken_answers and isinstance(pending, WithVictims)):
             bound_s = LATE_BOUND_S
         since = healed_at if in_vain is None else max(healed_at, in_vain.last_at)
@@ -105,6 +106,8 @@ async def wait_until_settled(
                 raise Violation("no claim is left reserved for a pod that is gone", detail)
             if isinstance(pending, Discrepancy):
                 raise Violation("the cache equals the store when all is quiet", detail)
+            if isinstance(pending, Taken):
+                raise Violation("what a scheduler takes comes back", detail)
             if isinstance(pending, Untrue):
                 raise Violation("the condition of a group is true when all is quiet", detail)
             raise Violation("all that can be placed is placed once faults stop", detail)
@@ -117,6 +120,10 @@ async def wait_until_settled(
 
 def _working(processes: Processes) -> list[Incarnation]:
     return [incarnation for incarnation in processes.alive() if incarnation.process.is_scheduling]
+
+
+def _first_taken(loop: VirtualLoop, processes: Processes) -> str | None:
+    return next(filter(None, (taken(loop, each) for each in _working(processes))), None)
 
 
 def _was_not_told(

@@ -47,12 +47,14 @@ class Mischief:
         self.gave_up_at: dict[str, float] = {}
         """Pod UID -> when its last attempt that had reserved a node failed."""
         self.random = random
+        self.count = 0
         self._trace = trace
 
     def strikes(self) -> bool:
         return self.rate > 0 and self.random.random() < self.rate
 
     def note(self, what: str, kind: str) -> None:
+        self.count += 1
         self._trace.add("mischief", what)
         self._trace.census.tally("plugins", kind)
 

@@ -23,9 +23,11 @@ from kubesched.insight.state.virtual_loop import OWNER, LoopClock, VirtualLoop
 from kubesched.lab.simulation.audit import Attempts, audit_pops, note_claims, watch_ports
 from kubesched.lab.simulation.cluster import SimulatedCluster
 from kubesched.lab.simulation.disk import MountedDisk
+from kubesched.lab.simulation.extenders import SimulatedExtender
 from kubesched.lab.simulation.faults import CallFault, FaultyTransport, Network
 from kubesched.lab.simulation.options import DiskOptions
 from kubesched.lab.simulation.recordings import Recorded, Recordings
+from kubesched.lab.simulation.second_look import SecondLook
 from kubesched.lab.simulation.trace import Trace
 from kubesched.lab.simulation.violation import Complaints, Violation
 from kubesched.playground.server.memory_transport import MemoryTransport
@@ -145,9 +147,12 @@ class Processes:
         config: bytes,
         gates: FeatureGates,
         registry: Registry,
-        extender: Transport,
+        honest: Registry,
+        extender: SimulatedExtender,
+        mischief: Callable[[], int],
         disk: DiskOptions | None = None,
     ) -> None:
+        """`honest` has the plugins of the second look; `mischief` counts what a plugin did."""
         self.recordings = Recordings(disk, seed, trace.census, loop.time)
         self._make_process = make_process
         self._cluster = cluster
@@ -159,7 +164,9 @@ class Processes:
         self.gates = gates
         self._config = _loaded(config, gates)
         self._registry = registry
+        self._honest = honest
         self._extender = extender
+        self._mischief = mischief
         self._random = Random(f"{seed}/processes")
         self._started = 0
         self.drift = 0.0
@@ -222,12 +229,34 @@ class Processes:
             self._loop.time,
         )
         watch_ports(process.assembly.scheduler.cache.table)
+        look = SecondLook(
+            process.assembly,
+            process.informers,
+            self._config,
+            self.gates,
+            self._honest,
+            clock,
+            self._complaints.add,
+            partial(self._extender.listen, name),
+            self._mischief,
+        )
+        look.watch()
         incarnation = Incarnation(name, process, transports, clock)
         context = copy_context()
         context.run(OWNER.set, name)
         incarnation.task = self._loop.create_task(process.run(), context=context)
         incarnation.task.add_done_callback(lambda _task: incarnation.over.set())
+        incarnation.task.add_done_callback(
+            lambda _task: self._loop.call_later(1.0, self._check_slots, incarnation)
+        )
         return incarnation
+
+    def _check_slots(self, ended: Incarnation) -> None:
+        """Bindings that were cancelled have given their slots back."""
+        if count := ended.process.assembly.scheduler.binding.slots.taken:
+            self._complaints.add(
+                "what a scheduler takes comes back", f"{ended.name} ended with {count} slots"
+            )
 
     def _draw_drift(self) -> float:
         if not self.drift:

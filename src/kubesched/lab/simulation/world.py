@@ -15,6 +15,7 @@ from kubesched.lab.simulation import episodes, extenders
 from kubesched.lab.simulation.audit import (
     AUDITOR,
     Decisions,
+    SilentAuditor,
     make_audited_preemption,
     make_auditor,
 )
@@ -125,7 +126,9 @@ class World:
             config=self._config(),
             gates=gates,
             registry=self._registry(),
+            honest=_honest_registry(trace),
             extender=self.extender,
+            mischief=lambda: self.mischief.count,
             disk=options.disk,
         )
         self.processes.drift = options.drift
@@ -411,3 +414,12 @@ class World:
                 part.disconnect()
         for task in keepers:
             task.cancel()
+
+
+def _honest_registry(trace: Trace) -> Registry:
+    """The same plugins as they should be, without mischief and checks."""
+    registry = in_tree_registry()
+    mischief = Mischief(0.0, Random(1), trace)
+    for plugin in (SilentAuditor, make_troublemaker(mischief), make_doorkeeper(Door())):
+        registry.register(plugin.name, lambda plugin=plugin: plugin)  # type: ignore[misc]  # as above
+    return registry

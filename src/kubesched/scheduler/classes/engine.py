@@ -114,7 +114,7 @@ class ClassEngine:
     def pre_filter(
         self, state: CycleState, pod: PodInfo, pod_class: PodClass
     ) -> PreFilterOutcome | None:
-        """The uncached part of PreFilter; None if nothing is cached."""
+        """The uncached part of PreFilter; None if nothing is cached or a plugin rejects the pod."""
         filters = self.classes.answers(pod_class.shape).filters
         if filters is None or not filters.basis.holds():
             return None

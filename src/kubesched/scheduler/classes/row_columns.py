@@ -151,11 +151,19 @@ class FilterColumns(_RowColumns):
         """Rows that pass all filters."""
         self._node_cells, self.passes_cells = _cells(self.node_passes), _cells(self.passes)
 
-    def pre_filter(self, state: CycleState, pod: Pod) -> PreFilterOutcome:
-        """Run PreFilter of the uncached plugins, and add the cached result of the others."""
+    def pre_filter(self, state: CycleState, pod: Pod) -> PreFilterOutcome | None:
+        """Run PreFilter of the uncached plugins, and add the cached result of the others.
+
+        None if one of them rejects the pod: those behind it do not run then, and PostFilter plugins
+        may notice.
+        """
         state.adopt(self._entries)
         nodes = NodeColumns(self._table)
         outcome = run_pre_filter(self._framework, state, pod, nodes, self.asked_pre_filters)
+        if outcome.status is not None:
+            for key in self._entries:
+                state.delete(key)
+            return None
         state.skip_filter_plugins = self._skipped | state.skip_filter_plugins
         return outcome
 

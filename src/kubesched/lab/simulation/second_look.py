@@ -1,0 +1,487 @@
+"""Every decision is made a second time, by a fresh scheduler core, and has to be the same.
+
+The core is built for one decision from the informers' stores and from what the scheduler has
+promised since: assumed pods, nominations, assumed volumes and claims, devices in flight. Of the
+live tables it takes only how nodes are numbered and ordered, so that the same random numbers break
+ties in the same way. It evaluates the pod in full, without classes. So a stale column, a kept
+answer, an index, a counter or an assumption shows up, whatever the cause.
+
+Extenders answer the core as they answered the scheduler, if it asks about the same nodes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import fields, replace
+from functools import cached_property, partial
+from random import Random
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from kubesched.api.core_v1 import Namespace, Node, Pod
+from kubesched.api.names import key_of
+from kubesched.base.clock import Clock
+from kubesched.base.errors import KubeschedError
+from kubesched.client.transport import Request, Response
+from kubesched.config.features import FeatureGates
+from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.diagnosis import Failed, FitError
+from kubesched.framework.handle import Listers
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.pods import PodInfo
+from kubesched.framework.nodes.saved_table import SavedTable
+from kubesched.framework.preemption.candidates import Candidate
+from kubesched.framework.preemption.executor import OnBehalfOf, Rehearsing
+from kubesched.framework.queued_pod import QueuedPodInfo
+from kubesched.framework.registry import Registry
+from kubesched.framework.runtime import Framework
+from kubesched.framework.runtime.maybe_async import then
+from kubesched.framework.status import Code, Status
+from kubesched.insight.state.cluster_state import ClusterState
+from kubesched.insight.state.memory import (
+    InMemoryScheduler,
+    KeptObjects,
+    PretendingClient,
+    in_memory_scheduler,
+    state_of_listers,
+)
+from kubesched.lab.simulation.audit import Complain, WatchedPorts
+from kubesched.lab.simulation.extenders import Said, subject
+from kubesched.plugins.dynamic_resources.claim_tracker import ClaimTracker
+from kubesched.plugins.dynamic_resources.plugin import STATE as DEVICES
+from kubesched.plugins.dynamic_resources.structured.allocated_state import holds_the_same
+from kubesched.plugins.volume_binding import VolumeBinding
+from kubesched.plugins.volume_binding.assume_cache import AssumeCache
+from kubesched.plugins.volume_binding.plugin import STATE as VOLUMES
+from kubesched.scheduler.algorithm import SchedulingAlgorithm
+from kubesched.scheduler.classes import Best
+from kubesched.scheduler.factory import Assembly, Dependencies
+from kubesched.scheduler.http_extender import make_extenders
+from kubesched.scheduler.scheduling_cycle import Assumed, SchedulingCycle
+
+PROMISE: Final = "every decision is that of a fresh scheduler"
+UNRESOLVABLE: Final = Code.UNSCHEDULABLE_AND_UNRESOLVABLE.name
+ALL: Final = 60
+"""Decisions of a process that are all compared; after these, one of `ONE_OF`."""
+ONE_OF: Final = 10
+
+Core = InMemoryScheduler
+"""A fresh scheduler, for one decision."""
+
+
+class Decided(NamedTuple):
+    """All that is compared of a decision."""
+
+    counts: tuple[int, int] = (0, 0)
+    """Feasible and evaluated nodes."""
+    behind: dict[str, int] | None = None
+    """How many points each feasible node has less than the best, if there was a choice."""
+    node: str = ""
+    reserved: object = None
+    """Devices and volumes."""
+    rejected: tuple[dict[str, tuple[str, str, list[str]]], list[str], list[str]] | None = None
+    """Verdicts by node, and the plugins behind them."""
+    message: str = ""
+    nomination: object = None
+    """None if a request of PostFilter failed, with which it cannot be compared any further."""
+    victims: object = None
+
+    def difference(self, other: Decided) -> str:
+        """Where two decisions about a pod differ; empty if they do not."""
+        behind = self.behind or {}
+        if behind == other.behind and behind.get(self.node) == behind.get(other.node) == 0:
+            # A tie. A plugin that is used for the first time may have drawn a number in between.
+            other = other._replace(node=self.node, reserved=self.reserved)
+        compared = self._fields if self.nomination or self.node else ("counts", "rejected")
+        for name in compared:
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if mine != theirs and not (name == "behind" and None in (mine, theirs)):
+                return f"{name}: {mine}, of a fresh scheduler: {theirs}"
+        return ""
+
+    def misheard(self, answers: Iterable[bytes]) -> str:
+        """A verdict that is not what the extender said of the node; empty if there is none."""
+        verdicts = {} if self.rejected is None else self.rejected[0]
+        for answer in answers:
+            try:
+                said = json.loads(answer)
+                lasting = said["FailedAndUnresolvableNodes"]
+                passing = said["FailedNodes"].keys() - lasting.keys()
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                continue  # nonsense
+            for names, code in ((lasting, UNRESOLVABLE), (passing, Code.UNSCHEDULABLE.name)):
+                for name in names:
+                    if name in verdicts and verdicts[name][0] != code:
+                        return f"{name}: {verdicts[name]}, and the extender said {code}"
+        return ""
+
+
+def is_due(number: int) -> bool:
+    """Whether this decision of a process is compared."""
+    return number <= ALL or number % ONE_OF == 0
+
+
+class SecondLook:
+    """Makes the decisions of one scheduler a second time."""
+
+    def __init__(
+        self,
+        live: Assembly,
+        listers: Listers,
+        config: KubeSchedulerConfiguration,
+        gates: FeatureGates,
+        registry: Registry,
+        clock: Clock,
+        complain: Complain,
+        said: Callable[[], Said],
+        mischief: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """`registry` has honest plugins. `said` starts a new list of an extender's answers.
+
+        `mischief` counts what a plugin did at random: then there is nothing to compare.
+        """
+        self._live = live
+        self._listers = listers
+        self._config, self._gates, self._registry, self._clock = config, gates, registry, clock
+        self._complain = complain
+        self._said = said
+        self._mischief = mischief
+        self._struck = 0
+        self.candidates: list[Candidate] = []
+        """Whose victims the scheduler evicts in this attempt."""
+        self.count = 0
+        self.compared = 0
+
+    def watch(self) -> None:
+        """Compare from now on."""
+        scheduler = self._live.scheduler
+        cycle = scheduler.cycle
+        watched = WatchedCycle(*(getattr(cycle, field.name) for field in fields(cycle)))
+        watched.look = self
+        scheduler.cycle = watched
+        for framework in self._live.frameworks.values():
+            for plugin in framework.post_filter:
+                executor = getattr(getattr(plugin, "evaluator", None), "executor", None)
+                if executor is not None:
+                    executor.start_for = partial(self._start, executor.start_for)
+
+    def _start(
+        self, start: Callable[..., None], candidate: Candidate, preemptor: OnBehalfOf
+    ) -> None:
+        self.candidates.append(candidate)
+        start(candidate, preemptor)
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether a plugin did something at random in this attempt."""
+        return self._mischief() != self._struck
+
+    @property
+    def has_extenders(self) -> bool:
+        return bool(self._config.extenders)
+
+    # -- one decision ------------------------------------------------------------------------------
+
+    def decide(
+        self,
+        run: Callable[[], Assumed | Failed | Awaitable[Assumed | Failed]],
+        framework: Framework,
+        state: CycleState,
+        pod: PodInfo,
+    ) -> Assumed | Failed | Awaitable[Assumed | Failed]:
+        """Run an attempt and compare its outcome."""
+        self.count += 1
+        self._struck, self.candidates = self._mischief(), []
+        if not is_due(self.count) or self._gates.GenericWorkload:
+            return run()
+        if len(self._live.scheduler.event_gate):
+            return run()  # parked events: the stores are ahead of the tables
+        said, echo = self._said(), Echo()
+        core = self.core(echo)
+        if core is None:
+            return run()
+        tried, self._live.scheduler.cycle.algorithm.ranking = pod.pod, None
+        return then(run(), self._compare, core, framework.profile_name, state, tried, echo, said)
+
+    def _compare(
+        self,
+        core: Core,
+        profile: str,
+        state: CycleState,
+        pod: Pod,
+        echo: Echo,
+        said: Said,
+        outcome: Assumed | Failed,
+    ) -> Assumed | Failed | Awaitable[Assumed | Failed]:
+        is_broken = isinstance(outcome, Failed) and not isinstance(outcome.status.error, FitError)
+        if self.is_disturbed or (is_broken and self.has_extenders):
+            return outcome  # a request failed, to an extender or for a pod to tell it about
+        echo.said = said
+        mine = decided(self._live.scheduler.cycle.algorithm, state, outcome, self.candidates)
+        again = decide_again(core, profile, pod)
+        return then(again, self._say, core, pod, mine, echo, outcome)
+
+    def _say(
+        self,
+        core: Core,
+        pod: Pod,
+        mine: Decided,
+        echo: Echo,
+        outcome: Assumed | Failed,
+        again: Decided,
+    ) -> Assumed | Failed:
+        if isinstance(outcome, Failed) and not echo.has_more_to_say:
+            return outcome  # the extender was not asked, since a victim could not be read
+        self.compared += 1
+        if self.has_extenders and mine.counts[0] > 1 and again.node:
+            again = again._replace(node=mine.node, reserved=mine.reserved)  # drawn among its best
+        why = mine.difference(again) or mine.misheard(echo.heard)
+        if why:
+            self._complain(PROMISE, f"pod {key_of(pod.metadata)}: {why}")
+        return outcome
+
+    # -- the core ----------------------------------------------------------------------------------
+
+    def core(self, echo: Echo) -> Core | None:
+        """A scheduler that knows what this one should know; None, with a complaint, if it cannot.
+
+        Assumed pods and nominations are read from their lists, not from what follows from them.
+        """
+        live, listers = self._live, self._listers
+        random, drawn = Random(), live.scheduler.cycle.algorithm.random
+        made = in_memory_scheduler(
+            ClusterState("stores"),
+            self._config,
+            gates=self._gates,
+            registry=self._registry,
+            client=PretendingClient(),
+            clock=self._clock,
+            random=random,
+            classes=False,
+            wrap=self._with_jitter,
+            extenders=lambda configured, table: make_extenders(
+                configured, KeptObjects(), table, echo
+            ),
+        )
+        core = made.assembly
+        for obj in state_of_listers("stores", listers):
+            made.listers.put(obj)
+        for namespace in listers.of(Namespace).list():
+            core.handlers.namespace_changed(namespace)
+        if not self._place_nodes(core.table):
+            return None
+        self._place_pods(core)
+        queue, waiting = core.scheduler.queue, live.scheduler.queue
+        queue.nominator.find_queued = partial(_anew, waiting.nominator.find_queued)
+        queue.nominator.restore(waiting.nominator.references())
+        core.scheduler.cycle.algorithm.next_start = live.scheduler.cycle.algorithm.next_start
+        for name, framework in live.frameworks.items():
+            _share_promises(framework, core.frameworks[name])
+        random.setstate(drawn.getstate())
+        return made
+
+    def _with_jitter(self, dependencies: Dependencies) -> Dependencies:
+        """Delays draw from the numbers of decisions only where they do in the live scheduler."""
+        handle = next(iter(self._live.frameworks.values())).handle
+        return (
+            replace(dependencies, jitter=None) if handle.jitter is handle.random else dependencies
+        )
+
+    def _place_nodes(self, table: NodeTable) -> bool:
+        nodes = {node.metadata.name: node for node in self._listers.of(Node).list()}
+        numbered = SavedTable.of(self._live.table)
+        strange = nodes.keys() ^ {name for name in numbered.rows if name}
+        if strange:
+            self._complain(PROMISE, f"nodes: {sorted(strange)} are in the stores or in the table")
+            return False
+        numbered.place_nodes(table, nodes)
+        return True
+
+    def _place_pods(self, core: Assembly) -> None:
+        live = self._live
+        ranks = {info.uid: rank for rank, (_row, info) in enumerate(live.table.all_pods())}
+        pods: list[Pod] = list(self._listers.of(Pod).list())
+        pods.sort(key=lambda pod: ranks.get(pod.metadata.uid, len(ranks)))
+        assumed = {info.uid: info.pod for info in live.scheduler.cache.assumed_pods()}
+        for pod in pods:
+            promised = assumed.get(pod.metadata.uid)
+            if promised is not None:
+                core.scheduler.cache.assume_pod(PodInfo(promised))
+            elif pod.spec.node_name:
+                core.handlers.pod_added(pod)
+        ports = live.table.ports
+        if isinstance(ports, WatchedPorts) and ports.blurred:
+            core.table.ports.restore(ports.save())
+        core.table.images.restore_sizes(live.table.images.sizes())
+
+
+class WatchedCycle(SchedulingCycle):
+    """The production cycle, with a second look at every decision."""
+
+    look: SecondLook
+
+    def run(
+        self, framework: Framework, state: CycleState, info: QueuedPodInfo, started: float
+    ) -> Assumed | Failed | Awaitable[Assumed | Failed]:
+        self.recall_nomination(info.pod_info)
+        run = partial(super().run, framework, state, info, started)
+        return self.look.decide(run, framework, state, info.pod_info)
+
+
+class Echo:
+    """An extender that says again what it said."""
+
+    def __init__(self) -> None:
+        self.said: Said = []
+        self.has_more_to_say = True
+        self.heard: list[bytes] = []
+        """Answers about feasible nodes."""
+
+    async def request(self, request: Request) -> Response:
+        verb, about = subject(request)
+        self.has_more_to_say = bool(self.said)
+        known, answer = self.said.pop(0)[1:] if self.said else ("nothing", KubeschedError(verb))
+        if known != about:
+            raise AskedAnotherThing(f"{verb} {about}, where {known} was asked")
+        if isinstance(answer, Exception):
+            raise answer
+        if verb == "filter":
+            self.heard.append(await answer.read())
+        return answer
+
+    async def aclose(self) -> None:
+        """No-op."""
+
+
+class AskedAnotherThing(KubeschedError):
+    """The fresh scheduler asked the extender about other nodes or victims."""
+
+
+def decide_again(core: Core, profile: str, pod: Pod) -> Decided | Awaitable[Decided]:
+    """The core's decision."""
+    assembly = core.assembly
+    framework, cycle, state = assembly.frameworks[profile], assembly.scheduler.cycle, CycleState()
+    rehearsals = ExitStack()
+    found: list[Sequence[Candidate]] = [
+        rehearsals.enter_context(plugin.rehearse())
+        for plugin in framework.post_filter
+        if isinstance(plugin, Rehearsing)
+    ]
+    ran = cycle.run(framework, state, QueuedPodInfo(PodInfo(pod), 0.0), 0.0)
+
+    def concluded(outcome: Assumed | Failed) -> Decided:
+        rehearsals.close()
+        candidates = [candidate for each in found for candidate in each]
+        return decided(cycle.algorithm, state, outcome, candidates)
+
+    return then(ran, concluded)
+
+
+def decided(
+    algorithm: SchedulingAlgorithm,
+    state: CycleState,
+    outcome: Assumed | Failed,
+    candidates: Iterable[Candidate],
+) -> Decided:
+    """An outcome in a form that does not depend on the scheduler."""
+    if isinstance(outcome, Assumed):
+        return Decided(
+            outcome.result[1:],
+            _behind(algorithm),
+            outcome.node_name,
+            reserved=_reserved(state, outcome.node_name),
+        )
+    status, rejected = outcome.status, None
+    if isinstance(status.error, FitError):
+        found = status.error.diagnosis
+        verdicts = {name: found.node_to_status.get(name) for name in algorithm.table.row_of}
+        rejected = (
+            {name: _verdict(verdict) for name, verdict in verdicts.items()},
+            sorted(found.unschedulable_plugins),
+            sorted(found.pending_plugins),
+        )
+        if found.is_post_filter_unfinished:
+            return Decided(rejected=rejected)
+    return Decided(
+        rejected=rejected,
+        message=status.message,
+        nomination=outcome.nomination,
+        victims=[
+            (
+                made.node_name,
+                [pod.metadata.uid for pod in made.victims.pods],
+                made.victims.pdb_violations,
+            )
+            for made in candidates
+        ],
+    )
+
+
+def _verdict(status: Status) -> tuple[str, str, list[str]]:
+    return status.code.name, status.plugin, list(status.all_reasons)
+
+
+def _behind(algorithm: SchedulingAlgorithm) -> dict[str, int] | None:
+    ranking, names = algorithm.ranking, algorithm.table.names
+    if ranking is None or len(ranking.totals) == 1 or ranking.totals.dtype == np.bool_:
+        return None  # there is no choice
+    totals = ranking.totals
+    if isinstance(ranking, Best):
+        rows = np.flatnonzero(ranking.passing)
+        if len(totals) == len(ranking.passing):
+            totals = totals[rows]
+    else:
+        rows = ranking.rows
+    best = totals.max()  # an engine leaves out what all nodes have in common
+    return {names[row]: int(best - own) for row, own in zip(rows.tolist(), totals, strict=True)}
+
+
+def _reserved(state: CycleState, node_name: str) -> object:
+    devices, volumes = state.get(DEVICES), state.get(VOLUMES)
+    taken = {
+        info.claim.metadata.name: info.allocation
+        for info in (devices.claims if devices is not None else ())
+    }
+    made = volumes.reserved.get(node_name) if volumes is not None else None
+    if made is None:
+        return taken, None
+    bound = [(each.volume.metadata.name, key_of(each.claim.metadata)) for each in made.bindings]
+    return taken, bound, [key_of(claim.metadata) for claim in made.provisions]
+
+
+def _anew(find: Callable[[str], PodInfo | None], key: str) -> PodInfo | None:
+    """A queued pod, without what was derived from it."""
+    queued = find(key)
+    return None if queued is None else PodInfo(queued.pod)
+
+
+def _share_promises(live: Framework, core: Framework) -> None:
+    """What plugins have promised and the stores do not show yet."""
+    for mine, theirs in zip(live.plugins, core.plugins, strict=True):
+        for part in vars(mine).keys() - vars(theirs).keys():
+            if isinstance(getattr(type(theirs), part, None), cached_property):
+                getattr(theirs, part)  # made on first use, perhaps with random numbers
+        storage = vars(mine).get("_storage")
+        if isinstance(theirs, VolumeBinding) and storage is not None:
+            _share_assumptions(storage.volumes, theirs._storage.volumes)
+            _share_assumptions(storage.claims, theirs._storage.claims)
+    tracker: ClaimTracker | None = vars(live.handle.dra_manager).get("claims")
+    if tracker is None or tracker.is_idle():
+        return
+    promised: ClaimTracker = core.handle.dra_manager.claims
+    for claim in tracker._assumed.values():
+        promised.assume(claim)
+    counted = dict(promised._counted.values())
+    for uid, allocation in tracker._in_flight.items():
+        if uid not in counted or not holds_the_same(allocation, counted[uid]):
+            promised.add_in_flight(uid, allocation)
+
+
+def _share_assumptions(mine: AssumeCache[Any], theirs: AssumeCache[Any]) -> None:
+    if not mine.is_idle():
+        for obj in mine._assumed.values():
+            theirs.assume(obj)
