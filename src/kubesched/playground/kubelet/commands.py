@@ -17,7 +17,7 @@ FOREVER_S = 10 * 365 * 86400.0
 _SHELLS = frozenset(("sh", "bash", "ash", "dash"))
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _TIME = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd]?)")
-_UNKNOWN_IMAGE = re.compile(r"invalid\.[^/]*/.*|.*:non-existent|.*-doesnt-exist(?::.*)?")
+_UNKNOWN_IMAGE = re.compile(r"invalid\.[^/]*/.*|.*:(?:non-?existent|404)|.*-doesnt-exist(?::.*)?")
 _PAUSE = re.compile(r"(?:.*/)?pause(?:[:@].*)?")
 _SEPARATOR = re.compile(r"&&|;|\n")
 

@@ -429,7 +429,14 @@ def reasons_waiting(world, field="containerStatuses"):
 
 
 @pytest.mark.parametrize(
-    "image", ["foo:non-existent", "invalid.registry.example/app:1", "local/app-doesnt-exist:1"]
+    "image",
+    [
+        "foo:non-existent",
+        "invalid.registry.example/app:1",
+        "local/app-doesnt-exist:1",
+        "web:404",
+        "web:nonexistent",
+    ],
 )
 def test_an_image_that_does_not_exist_is_not_pulled(world, image):
     world.pod(containers=[{"name": "main", "image": image}])
