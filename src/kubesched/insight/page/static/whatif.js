@@ -302,20 +302,25 @@ function panes({ before, after, plan }) {
   }
 
   function mark(context, { x, y, w, h: high }, colour) {
-    context.strokeStyle = css(colour);
-    context.lineWidth = 2;
-    context.strokeRect(x, y, Math.max(2, w - 1), Math.max(2, high - 1));
+    // On a ground of the page's colour, so that it is seen on pods of any colour.
+    for (const [each, width] of [["--page", 5], [colour, 2]]) {
+      context.strokeStyle = css(each);
+      context.lineWidth = width;
+      context.strokeRect(x, y, Math.max(2, w - 1), Math.max(2, high - 1));
+    }
   }
 
   function trace(context, a, b, strength) {
     const [x0, y0, x1, y1] = [a.x + a.w / 2, a.y + a.h / 2, b.x + b.w / 2, b.y + b.h / 2], bend = side() ? [(x1 - x0) / 2, 0] : [0, (y1 - y0) / 2];
-    context.strokeStyle = css("--accent");
     context.globalAlpha = strength;
-    context.lineWidth = 1.5;
     context.beginPath();
     context.moveTo(x0, y0);
     context.bezierCurveTo(x0 + bend[0], y0 + bend[1], x1 - bend[0], y1 - bend[1], x1, y1);
-    context.stroke();
+    for (const [each, width] of [["--page", 4], ["--accent", 1.5]]) {
+      context.strokeStyle = css(each);
+      context.lineWidth = width;
+      context.stroke();
+    }
     context.fillStyle = css("--accent");
     context.beginPath();
     context.arc(x1, y1, 3, 0, 7);
