@@ -50,10 +50,13 @@ def test_explaining_every_attempt_says_what_it_comes_to_and_changes_nothing(seed
             assert decision.node in {row.node for row in told.matrix if row.feasible}
             return False
         failed += 1
-        assert told.message
         outcome, _ = explainer.decide(assembly.frameworks[told.profile], PodInfo(pod))
-        # A member of a group fails with its group, which `explain podgroup` tells.
-        if isinstance(outcome, Failed) and pod.spec.scheduling_group is None:
+        if pod.spec.scheduling_group is not None:
+            # It failed with its group, or beside members that took its room.
+            assert told.message or any(note.startswith("PodGroup ") for note in told.notes)
+            return False
+        assert told.message
+        if isinstance(outcome, Failed):
             assert digest_of(outcome.status) == decision.digest
         return False
 
