@@ -239,6 +239,11 @@ class SecondLook:
         self.compared += 1
         if self.has_extenders and mine.counts[0] > 1 and again.node:
             again = again._replace(node=mine.node, reserved=mine.reserved)  # drawn among its best
+        if self.has_extenders and mine.victims and again.victims:
+            # Where the search for victims begins is drawn, and others draw while one is awaited.
+            again = again._replace(
+                message=mine.message, nomination=mine.nomination, victims=mine.victims
+            )
         why = mine.difference(again) or mine.misheard(echo.heard)
         if why:
             self._complain(PROMISE, f"pod {key_of(pod.metadata)}: {why}")
