@@ -45,7 +45,7 @@ MOST_REHEARSALS = 20
 MOST_SECONDS = 10.0
 """Of real time, for all fixes of a pod. Copies of clusters with 5,000 nodes take seconds each."""
 _REST_S = 60.0
-"""Virtual seconds before a fix, in which backoffs end: pods wait minutes before somebody asks."""
+"""Virtual seconds before a fix, in which backoffs end, as they have when a user asks."""
 
 Copy = Callable[[ClusterState], PlannedCluster]
 """Makes a cluster with the scheduler's configuration."""
