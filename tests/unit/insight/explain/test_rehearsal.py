@@ -89,7 +89,7 @@ def test_the_replacement_of_a_deleted_pod_queues_up_behind():
     assert promises(found)["delete default/api-0"] == (1, 1)
 
 
-def test_deleting_a_sibling_helps_nobody():
+def test_deleting_a_sibling_does_not_help():
     pods = [member("web-0", cpu="3").on("n"), member("web-1", cpu="3")]
     assert "delete default/web-0" not in promises(explain(pods[1], pods[0], node("n"), fix=True))
 

@@ -91,7 +91,7 @@ def test_events_wait_until_the_group_is_decided():
         assert sorted(world.nodes_of("a", "b")) == ["n1", "n2"]
 
 
-def test_members_nobody_asks_about_are_decided_at_once():
+def test_members_no_extender_wants_are_decided_at_once():
     extender = Accepting()
     with cluster(extender, 4) as world:
         world.group("g", gang=2)
