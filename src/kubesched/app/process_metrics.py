@@ -20,7 +20,6 @@ from kubesched.client.informers.informer import Informer
 from kubesched.config.features import FeatureGates
 from kubesched.insight.recording.recorder import Recorder
 
-_PROCESSING_SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _REVISION_DIGITS = 15
 _LOSSES = (events.QUEUE_FULL, events.REJECTED, events.GAVE_UP, events.SHUT_DOWN, events.BAD_EVENT)
 
@@ -76,39 +75,15 @@ def register_common(registry: MetricsRegistry, gates: FeatureGates) -> None:
     current = gates.versions
     release = current.reference.release
     major, minor, _patch = release.split(".")
-    info = registry.gauge(
-        "kubernetes_build_info",
-        "[BETA] What is running; always 1.",
-        labels=(
-            "build_date",
-            "compiler",
-            "git_commit",
-            "git_tree_state",
-            "git_version",
-            "go_version",
-            "major",
-            "minor",
-            "platform",
-        ),
-    )
+    info = registry.gauge("kubernetes_build_info")
     system = f"{platform.system().lower()}/{platform.machine()}"
     python = f"python{platform.python_version()}"
     info.labels("", "kubesched", "", "", f"v{release}", python, major, minor, system).set(1)
-    versions = registry.gauge(
-        "version_info",
-        "[ALPHA] The versions the component is compatible with; always 1.",
-        labels=("binary", "component", "emulation", "min_compat"),
-    )
+    versions = registry.gauge("version_info")
     versions.labels(release, "kube", current.emulated, current.min_compatibility).set(1)
-    own = registry.gauge(
-        "kubesched_build_info", "The version of kubesched; always 1.", labels=("version",)
-    )
+    own = registry.gauge("kubesched_build_info")
     own.labels(__version__).set(1)
-    features = registry.gauge(
-        "kubernetes_feature_enabled",
-        "[BETA] Feature gates: 1 if on.",
-        labels=("name", "stage"),
-    )
+    features = registry.gauge("kubernetes_feature_enabled")
     for name, stage, is_on in gates.states():
         features.labels(name, stage.value).set(1 if is_on else 0)
 
@@ -117,16 +92,8 @@ class ElectionMetrics:
     """A `client.leader_election.LeaderMetrics`."""
 
     def __init__(self, registry: MetricsRegistry) -> None:
-        self._status = registry.gauge(
-            "leader_election_master_status",
-            "[ALPHA] Whether this process holds the named lock: 1 if it does.",
-            labels=("name",),
-        )
-        self._slow = registry.counter(
-            "leader_election_slowpath_total",
-            "[ALPHA] Renewals that had to look at the lock first.",
-            labels=("name",),
-        )
+        self._status = registry.gauge("leader_election_master_status")
+        self._slow = registry.counter("leader_election_slowpath_total")
 
     def leader_on(self, name: str) -> None:
         self._status.labels(name).set(1)
@@ -142,11 +109,7 @@ def register_event_losses(
     registry: MetricsRegistry, dropped: Callable[[], Mapping[str, int]]
 ) -> None:
     """Events dropped by the background writer, by reason."""
-    family = registry.counter(
-        "kubesched_events_dropped_total",
-        "Events about objects that never reached the API server, by the reason.",
-        labels=("reason",),
-    )
+    family = registry.counter("kubesched_events_dropped_total")
     for reason in _LOSSES:
         family.labels(reason).read_from(_reader(dropped, reason))
 
@@ -162,11 +125,7 @@ def register_informers(
 
     `as_upstream`: also what client-go reports about informers.
     """
-    family = registry.gauge(
-        "kubesched_informer_unconfirmed_seconds",
-        "Seconds since an informer was last known to be current.",
-        labels=("resource",),
-    )
+    family = registry.gauge("kubesched_informer_unconfirmed_seconds")
     for informer in informers.informers():
         family.labels(informer.name).read_from(informer.unconfirmed_s)
     if as_upstream:
@@ -174,23 +133,9 @@ def register_informers(
 
 
 def _register_client_go(registry: MetricsRegistry, informers: InformerFactory) -> None:
-    labels = ("name", "group", "version", "resource")
-    queued = registry.gauge(
-        "informer_queued_items",
-        "[ALPHA] Changes that wait to be processed; always 0, because none waits here.",
-        labels=labels,
-    )
-    latency = registry.histogram(
-        "informer_processing_latency_seconds",
-        "[ALPHA] Seconds that processing one change took.",
-        labels=labels,
-        buckets=_PROCESSING_SECONDS,
-    )
-    revision = registry.gauge(
-        "informer_store_resource_version",
-        "[ALPHA] The last 15 digits of the revision that the store has reached.",
-        labels=labels,
-    )
+    queued = registry.gauge("informer_queued_items")
+    latency = registry.histogram("informer_processing_latency_seconds")
+    revision = registry.gauge("informer_store_resource_version")
     for kind, informer in informers.by_kind().items():
         if not kind.has_record:
             continue  # custom resources have none upstream
@@ -208,14 +153,13 @@ def _last_digits(informer: Informer[Any]) -> float:
 
 def register_tasks(registry: MetricsRegistry, loop: asyncio.AbstractEventLoop) -> None:
     """Number of tasks on the scheduling loop; steady growth indicates a leak."""
-    tasks = registry.gauge("kubesched_tasks", "Unfinished asyncio tasks of the scheduling loop.")
+    tasks = registry.gauge("kubesched_tasks")
     tasks.labels().read_from(lambda: float(len(asyncio.all_tasks(loop))))
 
 
 def register_recorder(registry: MetricsRegistry, recorder: Recorder) -> None:
     """Whether decisions are being recorded, and the size of the recording."""
-    registry.gauge(
-        "kubesched_recorder_active", "Whether decisions are being recorded: 0 once that has failed."
-    ).labels().read_from(lambda: 0.0 if recorder.stopped_reason else 1.0)
-    size = registry.gauge("kubesched_recorder_bytes", "What the recording takes on disk.")
+    active = registry.gauge("kubesched_recorder_active")
+    active.labels().read_from(lambda: 0.0 if recorder.stopped_reason else 1.0)
+    size = registry.gauge("kubesched_recorder_bytes")
     size.labels().read_from(lambda: float(recorder.written_bytes))

@@ -22,8 +22,6 @@ from kubesched.client.transport import (
     Transport,
 )
 
-REQUEST_SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
-SIZE_BYTES = (64, 256, 512, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216)
 NO_ANSWER = "<error>"
 
 
@@ -42,36 +40,11 @@ class ClientMetrics:
 
     def __init__(self, registry: MetricsRegistry, clock: Clock) -> None:
         self.clock = clock
-        self._requests = registry.counter(
-            "rest_client_requests_total",
-            "[ALPHA] Requests to the API server, by status code, method and host.",
-            labels=("code", "host", "method"),
-        )
-        self._durations = registry.histogram(
-            "rest_client_request_duration_seconds",
-            "[ALPHA] Seconds until a request was answered, by verb and host; for watches until the "
-            "first byte.",
-            labels=("host", "verb"),
-            buckets=REQUEST_SECONDS,
-        )
-        self._waits = registry.histogram(
-            "rest_client_rate_limiter_duration_seconds",
-            "[ALPHA] Seconds a request waited for the client-side rate limit, by verb and host.",
-            labels=("host", "verb"),
-            buckets=REQUEST_SECONDS,
-        )
-        self._request_sizes = registry.histogram(
-            "rest_client_request_size_bytes",
-            "[ALPHA] Bytes in the bodies of requests, by verb and host.",
-            labels=("host", "verb"),
-            buckets=SIZE_BYTES,
-        )
-        self._response_sizes = registry.histogram(
-            "rest_client_response_size_bytes",
-            "[ALPHA] Bytes in the bodies of responses, by verb and host; watches are not counted.",
-            labels=("host", "verb"),
-            buckets=SIZE_BYTES,
-        )
+        self._requests = registry.counter("rest_client_requests_total")
+        self._durations = registry.histogram("rest_client_request_duration_seconds")
+        self._waits = registry.histogram("rest_client_rate_limiter_duration_seconds")
+        self._request_sizes = registry.histogram("rest_client_request_size_bytes")
+        self._response_sizes = registry.histogram("rest_client_response_size_bytes")
         self._series: dict[tuple[int, str], _Series] = {}
 
     def answered(

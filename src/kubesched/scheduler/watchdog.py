@@ -114,12 +114,7 @@ class LoopWatchdog:
         thread_id = threading.main_thread().ident
         assert thread_id is not None
         self._thread_id = thread_id
-        self._stalled = registry.counter(
-            "kubesched_scheduling_loop_stalled_seconds_total",
-            "Seconds for which the scheduling loop was blocked, in stalls of a second or more, by "
-            "what blocked it.",
-            labels=("plugin", "extension_point"),
-        )
+        self._stalled = registry.counter("kubesched_scheduling_loop_stalled_seconds_total")
         self._stalled.labels("", "")
 
     def blocked(self) -> tuple[Blocked, ...]:

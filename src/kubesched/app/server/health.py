@@ -103,16 +103,8 @@ class HealthMetrics:
     """Check results as service level indicators: `/metrics/slis`."""
 
     def __init__(self, registry: MetricsRegistry) -> None:
-        self._state = registry.gauge(
-            "kubernetes_healthcheck",
-            "[STABLE] Result of a health check when it was last looked at: 1 if it passed.",
-            labels=("name", "type"),
-        )
-        self._total = registry.counter(
-            "kubernetes_healthchecks_total",
-            "[STABLE] Looks at a health check, by what it said.",
-            labels=("name", "status", "type"),
-        )
+        self._state = registry.gauge("kubernetes_healthcheck")
+        self._total = registry.counter("kubernetes_healthchecks_total")
 
     def note(self, page: str, check: str, *, is_ok: bool) -> None:
         self._state.labels(check, page).set(1.0 if is_ok else 0.0)

@@ -1,8 +1,9 @@
 """Metrics: instruments, their registry, and every scheduler metric by its upstream name.
 
-`instruments` holds the numbers, `registry` writes the page, `scheduler` lists the scheduler's
-metrics and `process` those of the interpreter and the operating system. There is no global
-registry: the application creates one and passes it down.
+`instruments` holds the numbers, `registry` writes the page, `table` reads the description of every
+metric (`metrics.txt`), `scheduler` lists the scheduler's metrics and `process` those of the
+interpreter and the operating system. There is no global registry: the application creates one and
+passes it down.
 """
 
 from kubesched.base.metrics.instruments import Counter as Counter

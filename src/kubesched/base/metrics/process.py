@@ -17,68 +17,48 @@ from pathlib import Path
 from kubesched.base.metrics.registry import MetricsRegistry
 
 _PROC_SELF = Path("/proc/self")
-_STAT_VSIZE, _STAT_RSS, _STAT_START_TIME = (
-    20,
-    21,
-    19,
-)  # positions after the command name in /proc/self/stat
+# Positions after the command name in /proc/self/stat.
+_STAT_VSIZE, _STAT_RSS, _STAT_START_TIME = 20, 21, 19
 
 
 def register_process_metrics(registry: MetricsRegistry) -> None:
     """Add `process_*`, `python_info` and `python_gc_*`."""
-    cpu = registry.counter(
-        "process_cpu_seconds_total", "User and system CPU time spent, in seconds."
-    )
+    cpu = registry.counter("process_cpu_seconds_total")
     cpu.labels().read_from(_cpu_seconds)
     if _PROC_SELF.is_dir():
         _register_proc(registry)
-    max_fds = registry.gauge("process_max_fds", "How many file descriptors may be open at once.")
+    max_fds = registry.gauge("process_max_fds")
     max_fds.labels().read_from(lambda: resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     _register_interpreter(registry)
 
 
 def _register_proc(registry: MetricsRegistry) -> None:
     page_size, ticks = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
-    readings: dict[str, tuple[str, Callable[[], float]]] = {
-        "process_open_fds": ("Open file descriptors.", _open_descriptors),
-        "process_resident_memory_bytes": (
-            "Memory held in RAM, in bytes.",
-            lambda: _stat(_STAT_RSS) * page_size,
-        ),
-        "process_virtual_memory_bytes": (
-            "Address space in use, in bytes.",
-            lambda: _stat(_STAT_VSIZE),
-        ),
+    readings: dict[str, Callable[[], float]] = {
+        "process_open_fds": _open_descriptors,
+        "process_resident_memory_bytes": lambda: _stat(_STAT_RSS) * page_size,
+        "process_virtual_memory_bytes": lambda: _stat(_STAT_VSIZE),
     }
-    for name, (help_text, read) in readings.items():
-        registry.gauge(name, help_text).labels().read_from(read)
+    for name, read in readings.items():
+        registry.gauge(name).labels().read_from(read)
     started = _boot_time() + _stat(_STAT_START_TIME) / ticks
-    start_time = registry.gauge(
-        "process_start_time_seconds", "Start of the process, in seconds since the epoch."
-    )
+    start_time = registry.gauge("process_start_time_seconds")
     start_time.labels().set(started)
 
 
 def _register_interpreter(registry: MetricsRegistry) -> None:
     major, minor, patch = platform.python_version_tuple()
-    info = registry.gauge(
-        "python_info",
-        "The interpreter this process runs on.",
-        labels=("implementation", "major", "minor", "patchlevel", "version"),
-    )
+    info = registry.gauge("python_info")
     info.labels(
         platform.python_implementation(), major, minor, patch, platform.python_version()
     ).set(1)
     counters = {
-        "collections": ("python_gc_collections_total", "Runs of the cycle collector."),
-        "collected": ("python_gc_objects_collected_total", "Objects the cycle collector freed."),
-        "uncollectable": (
-            "python_gc_objects_uncollectable_total",
-            "Objects in cycles that could not be freed.",
-        ),
+        "collections": "python_gc_collections_total",
+        "collected": "python_gc_objects_collected_total",
+        "uncollectable": "python_gc_objects_uncollectable_total",
     }
-    for key, (name, help_text) in counters.items():
-        family = registry.counter(name, help_text, labels=("generation",))
+    for key, name in counters.items():
+        family = registry.counter(name)
         for generation in range(len(gc.get_stats())):
             family.labels(str(generation)).read_from(_gc_reader(generation, key))
 

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any, Final, TypeVar
 
 from kubesched.base.metrics.instruments import Counter, Family, Gauge, Histogram
+from kubesched.base.metrics.table import Row, declared
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores"
 
@@ -42,20 +43,36 @@ class MetricsRegistry:
         self._allowed_labels = dict(allowed_labels or {})
         self._unlisted: set[str] = set()
 
-    def counter(self, name: str, help_text: str, *, labels: Sequence[str] = ()) -> Family[Counter]:
-        return self._register(Family(name, help_text, "counter", labels, Counter))
+    # Without a help text, `metrics.txt` has the metric.
 
-    def gauge(self, name: str, help_text: str, *, labels: Sequence[str] = ()) -> Family[Gauge]:
-        return self._register(Family(name, help_text, "gauge", labels, Gauge))
+    def counter(
+        self, name: str, help_text: str = "", *, labels: Sequence[str] = ()
+    ) -> Family[Counter]:
+        return self.add(_row(Row(name, "counter", help_text, tuple(labels))))
+
+    def gauge(self, name: str, help_text: str = "", *, labels: Sequence[str] = ()) -> Family[Gauge]:
+        return self.add(_row(Row(name, "gauge", help_text, tuple(labels))))
 
     def histogram(
-        self, name: str, help_text: str, *, buckets: Sequence[float], labels: Sequence[str] = ()
+        self,
+        name: str,
+        help_text: str = "",
+        *,
+        buckets: Sequence[float] = (),
+        labels: Sequence[str] = (),
     ) -> Family[Histogram]:
-        bounds = tuple(float(bound) for bound in buckets)
-        if not bounds or any(a >= b for a, b in pairwise(bounds)):
-            raise ValueError(f"metric {name}: bucket bounds must grow strictly, got {bounds}")
-        make = partial(Histogram, bounds=bounds)
-        return self._register(Family(name, help_text, "histogram", labels, make, bounds))
+        bounds = tuple(map(float, buckets))
+        return self.add(_row(Row(name, "histogram", help_text, tuple(labels), bounds)))
+
+    def add(self, row: Row) -> Family[Any]:
+        """A metric of any type; its conditions are not looked at."""
+        make: Any = {"counter": Counter, "gauge": Gauge}.get(row.type)
+        if make is None:
+            if not row.bounds or any(a >= b for a, b in pairwise(row.bounds)):
+                problem = f"bucket bounds must grow strictly, got {row.bounds}"
+                raise ValueError(f"metric {row.name}: {problem}")
+            make = partial(Histogram, bounds=row.bounds)
+        return self._register(Family(row.name, row.help, row.type, row.labels, make, row.bounds))
 
     def families(self) -> Iterator[Family[Any]]:
         """Every family, ordered by name."""
@@ -94,3 +111,11 @@ class MetricsRegistry:
         self._families[family.name] = family
         self._sorted = None
         return family
+
+
+def _row(given: Row) -> Row:
+    if given.help:
+        return given
+    row = declared(given.name)
+    assert row.type == given.type, f"metrics.txt says that {row.name} is a {row.type}"
+    return row

@@ -1,0 +1,72 @@
+"""Reads `metrics.txt`: type, labels, buckets, help and conditions of every metric."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from kubesched.base.metrics.instruments import exponential_buckets
+
+TABLE = Path(__file__).with_name("metrics.txt")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A metric as it is registered."""
+
+    name: str
+    type: str
+    help: str
+    labels: tuple[str, ...] = ()
+    bounds: tuple[float, ...] = ()
+    conditions: tuple[str, ...] = ()
+
+
+def declared(name: str) -> Row:
+    """The only row of that name; raises ValueError."""
+    (row,) = rows().get(name, ())
+    return row
+
+
+@cache
+def rows() -> Mapping[str, Sequence[Row]]:
+    """The rows by name; one whose help or type depends on conditions has several."""
+    by_name: dict[str, list[Row]] = {}
+    for row in _parse(TABLE.read_text(encoding="utf-8").splitlines()):
+        by_name.setdefault(row.name, []).append(row)
+    return by_name
+
+
+def _parse(lines: Sequence[str]) -> Iterator[Row]:
+    head, help_lines = "", []
+    for line in (*(line for line in lines if not line.startswith("#")), "end"):
+        if line.startswith(" "):
+            help_lines.append(line.strip())
+            continue
+        if head:
+            yield _row(head, " ".join(help_lines))
+        head, help_lines = line, []
+
+
+def _row(head: str, help_text: str) -> Row:
+    what, _, conditions = head.partition(" if ")
+    what, _, labels = what.partition(" by ")
+    name, type_name, *buckets = what.split()
+    return Row(
+        name,
+        type_name,
+        help_text,
+        tuple(labels.split()),
+        _bounds(buckets[0]) if buckets else (),
+        tuple(conditions.split()),
+    )
+
+
+def _bounds(text: str) -> tuple[float, ...]:
+    start, star, rest = text.partition("*")
+    if not star:
+        return tuple(map(float, text.split(",")))
+    factor, _, count = rest.partition("^")
+    return exponential_buckets(float(start), float(factor), int(count))
