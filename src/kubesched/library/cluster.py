@@ -508,17 +508,20 @@ class _World(PlannedCluster):
         ranking = algorithm.ranking
         if ranking is None or feasible < 2:
             return "", np.nan
-        if isinstance(ranking, Best):
-            rows = np.flatnonzero(ranking.passing)
-            totals = ranking.totals
-            totals = totals[rows] if len(totals) == len(ranking.passing) else totals
+        row = table.row_of[node]
+        if isinstance(ranking, Best) and len(ranking.totals) == len(ranking.passing):
+            rows, chosen = None, row  # totals of all rows, 0 where infeasible
         else:
-            rows, totals = ranking.rows, ranking.totals
-        chosen = int(np.flatnonzero(rows == table.row_of[node])[0])
+            rows = np.flatnonzero(ranking.passing) if isinstance(ranking, Best) else ranking.rows
+            chosen = int(np.flatnonzero(rows == row)[0])
+        totals = ranking.totals
         others = totals.astype(np.int64)
         others[chosen] = -1
         second = int(others.argmax())
-        return table.names[int(rows[second])], float(totals[chosen] - others[second])
+        return (
+            table.names[second if rows is None else int(rows[second])],
+            float(totals[chosen] - others[second]),
+        )
 
     def _came(self, pod: Pod) -> None:
         lifetime = self.lifetimes.get(pod.metadata.uid)

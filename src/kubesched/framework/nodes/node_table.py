@@ -348,20 +348,33 @@ class NodeTable:
         self.pod_log.append(row)
 
     def replace_pod(self, pod: PodInfo, newer: Pod) -> None:
-        """Replace a pod object by a newer one with the same sums and index entries.
+        """Replace a pod object by a newer one with the same requests, ports, volumes and terms.
 
-        The row does not become dirty.
+        The row becomes dirty only if labels changed, or if the pod is being deleted now.
 
         # Upstream: the pod is removed and added again, which refreshes the node's snapshot record;
         # hence `_touched`.
         """
-        pod.pod = newer
         row = self.row_of.get(newer.spec.node_name)
+        if not _counted_alike(pod.pod, newer):
+            self._relabel(pod, newer, row)
+        pod.pod = newer
         if row is not None:
             self._touch(row)
             self.swap_log.append(row)
             if pod.host_ports:
                 self._renew_ports(pod, row)
+
+    def _relabel(self, pod: PodInfo, newer: Pod, row: int | None) -> None:
+        """Count a pod by its new labels; an API server adds the node's topology to bound pods."""
+        if row is not None:
+            self.pod_index.remove(pod, row)
+        pod.pod = newer
+        pod.label_key = pod.class_key = pod.shape_key = None
+        if row is not None:
+            self.pod_index.add(pod, row)
+            self.pods[row][pod.uid] = self.pods[row].pop(pod.uid)  # as if it came last
+            self.pod_log.append(row)
 
     def _renew_ports(self, pod: PodInfo, row: int) -> None:
         """Claim the pod's ports again.
@@ -633,6 +646,14 @@ class NodeTable:
             assert not drift, f"a sum of node {node.metadata.name} drifted"
         there = {port for pod in pods for port in pod.host_ports}
         assert self.ports.ports_of(row) <= there, f"ports of node {node.metadata.name} drifted"
+
+
+def _counted_alike(old: Pod, new: Pod) -> bool:
+    """True if both versions of a pod are of one label class."""
+    before, after = old.metadata, new.metadata
+    return before.labels == after.labels and (before.deletion_timestamp is None) == (
+        after.deletion_timestamp is None
+    )
 
 
 def _scheduling_relevant_change(old: Node, new: Node) -> bool:

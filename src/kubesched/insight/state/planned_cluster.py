@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from msgspec import structs
@@ -146,7 +147,7 @@ class PlannedCluster(SteppedCluster):
             phase="Running",
             conditions=[*others, *ready],
             nominated_node_name="",
-            start_time=format_time(self.clock.now()),
+            start_time=_as_text(self.clock.now()),
         )
 
     def _with_topology_labels(self, pod: Pod, node_name: str) -> ObjectMeta:
@@ -233,3 +234,9 @@ class PlannedCluster(SteppedCluster):
 
     def _pending_count(self) -> int:
         return sum(self.assembly.scheduler.queue.sizes) + 1
+
+
+@lru_cache(maxsize=1)
+def _as_text(now: float) -> str:
+    """The time as text; many pods are bound while the clock stands still."""
+    return format_time(now)

@@ -109,7 +109,7 @@ class Cache:
     def _replace(self, known: PodInfo, pod: Pod) -> None:
         """Store a newer version of a pod.
 
-        Usually no relevant field changed: then no sum changes and no row becomes dirty.
+        Usually no sum changes.
         """
         alike = _placed_alike(known.pod, pod)
         if alike and same_resource_status(known.pod, pod):
@@ -227,12 +227,10 @@ class Cache:
 
 
 def _placed_alike(old: Pod, new: Pod) -> bool:
-    """True if sums, counters and indexes are unaffected, apart from resources in the status."""
+    """True if sums are unaffected, apart from resources in the status."""
     return (
         old.spec.node_name == new.spec.node_name
-        and old.metadata.labels == new.metadata.labels
         and old.metadata.namespace == new.metadata.namespace
         and old.metadata.uid == new.metadata.uid
-        and (old.metadata.deletion_timestamp is None) == (new.metadata.deletion_timestamp is None)
         and (old.spec is new.spec or old.spec == new.spec)
     )

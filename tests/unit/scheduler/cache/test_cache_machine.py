@@ -200,6 +200,25 @@ class CacheMachine(RuleBasedStateMachine):
             self.cache.remove_pod(current)
             del self.model[uid]
 
+    @rule(data=st.data(), app=st.sampled_from(APPS), ends=st.booleans())
+    def relabel(self, data, app, ends):
+        """Labels change, or the pod is deleted: its sums stay, its counters do not."""
+        if not self.model:
+            return
+        uid = data.draw(st.sampled_from(sorted(self.model)))
+        current = self.cache.get_pod(uid).pod
+        meta = structs.replace(
+            current.metadata,
+            labels={"app": app},
+            deletion_timestamp="2026-01-01T00:00:00Z" if ends else None,
+        )
+        newer = structs.replace(current, metadata=meta)
+        if self.cache.is_assumed(uid):
+            self.cache.add_pod(newer)
+            self.model[uid] = ("added", current.spec.node_name)
+        else:
+            self.cache.update_pod(current, newer)
+
     @rule(
         data=st.data(),
         allocated=st.sampled_from([None, {"cpu": "0"}, {"cpu": "100m"}, {"cpu": "2"}]),
@@ -252,6 +271,19 @@ class CacheMachine(RuleBasedStateMachine):
 
 TestCacheMachine = CacheMachine.TestCase
 TestCacheMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+def test_new_labels_make_the_row_dirty():
+    cache = Cache(NodeTable())
+    cache.add_node(make_node("n").capacity(cpu="4").build())
+    pod = make_pod("a").cpu("1").on("n").build()
+    cache.add_pod(pod)
+    for labels, is_dirty in (({"zone": "a"}, True), ({"zone": "a"}, False)):
+        before = cache.table.pod_log.end
+        newer = structs.replace(pod, metadata=structs.replace(pod.metadata, labels=labels))
+        cache.update_pod(pod, newer)
+        assert (cache.table.pod_log.end != before) == is_dirty
+        pod = newer
 
 
 def test_a_status_that_changes_no_request_leaves_the_row_clean():
