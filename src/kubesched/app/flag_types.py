@@ -157,19 +157,25 @@ def _show_map(value: tuple[tuple[str, str], ...]) -> str:
     return f"[{','.join(f'{key}={text}' for key, text in value)}]"
 
 
-STRING = FlagType("string", lambda text, _before: text)
-INT = FlagType("int", _integer(64))
-INT32 = FlagType("int32", _integer(32))
-LEVEL = FlagType("Level", _integer(31, signed=False))
-FLOAT = FlagType("float32", _number, lambda value: f"{value:g}")
-BOOL = FlagType("bool", _boolean, show_boolean, bare="true")
-DURATION = FlagType("duration", _duration, times.format_duration)
-ADDRESS = FlagType("ip", _address)
-STRINGS = FlagType("strings", _list, _show_list)
-INTEGERS = FlagType("int32Slice", _integers, _show_list)
-GATES = FlagType("gates", _gates)
-MAP = FlagType("stringToString", _map, _show_map)
-CERT_KEYS = FlagType("namedCertKey", _named_cert_key, _show_list)
-QUANTITY = FlagType("quantity", _quantity)
-VMODULE = FlagType("pattern=N,...", _vmodule)
-VERSION = FlagType("version", _version, bare="true")
+TYPES = {
+    type_.name: type_
+    for type_ in (
+        FlagType("string", lambda text, _before: text),
+        FlagType("int", _integer(64)),
+        FlagType("int32", _integer(32)),
+        FlagType("Level", _integer(31, signed=False)),
+        FlagType("float32", _number, lambda value: f"{value:g}"),
+        FlagType("bool", _boolean, show_boolean, bare="true"),
+        FlagType("duration", _duration, times.format_duration),
+        FlagType("ip", _address),
+        FlagType("strings", _list, _show_list),
+        FlagType("int32Slice", _integers, _show_list),
+        FlagType("gates", _gates),
+        FlagType("stringToString", _map, _show_map),
+        FlagType("namedCertKey", _named_cert_key, _show_list),
+        FlagType("quantity", _quantity),
+        FlagType("pattern=N,...", _vmodule),
+        FlagType("version", _version, bare="true"),
+    )
+}
+"""By name."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from kubesched.base.metrics.instruments import exponential_buckets
+from kubesched.base.tables import described
 
 TABLE = Path(__file__).with_name("metrics.txt")
 
@@ -34,20 +35,10 @@ def declared(name: str) -> Row:
 def rows() -> Mapping[str, Sequence[Row]]:
     """The rows by name; one whose help or type depends on conditions has several."""
     by_name: dict[str, list[Row]] = {}
-    for row in _parse(TABLE.read_text(encoding="utf-8").splitlines()):
+    for head, help_text in described(TABLE):
+        row = _row(head, help_text)
         by_name.setdefault(row.name, []).append(row)
     return by_name
-
-
-def _parse(lines: Sequence[str]) -> Iterator[Row]:
-    head, help_lines = "", []
-    for line in (*(line for line in lines if not line.startswith("#")), "end"):
-        if line.startswith(" "):
-            help_lines.append(line.strip())
-            continue
-        if head:
-            yield _row(head, " ".join(help_lines))
-        head, help_lines = line, []
 
 
 def _row(head: str, help_text: str) -> Row:
