@@ -20,8 +20,7 @@ from random import Random
 from typing import TYPE_CHECKING, Self
 
 from kubesched.api.core_v1 import Pod
-from kubesched.app.flags import RunOptions
-from kubesched.app.server import plugins_page, self_signed, shadow_page
+from kubesched.app.server import plugins_page, self_signed, shadow_page, tls
 from kubesched.app.server.access_metrics import AccessMetrics
 from kubesched.app.server.authentication import Authenticator, TokenReviewer
 from kubesched.app.server.authorization import Authorizer
@@ -33,8 +32,8 @@ from kubesched.app.server.profiling import DebugPages
 from kubesched.app.server.requests import Page
 from kubesched.app.server.secure_server import SecureServer
 from kubesched.app.server.shadow_page import ShadowPage
-from kubesched.app.server.tls import NamedFiles, ServingTls, TlsSettings
-from kubesched.app.server.trust import HeaderNames, TrustSettings, TrustSource
+from kubesched.app.server.tls import ServingTls
+from kubesched.app.server.trust import TrustSource
 from kubesched.app.settings import RunSettings
 from kubesched.base.certificates import Pair
 from kubesched.base.clock import Clock
@@ -104,9 +103,8 @@ class Serving:
         self._transports: dict[str, HttpTransport] = {}
         authentication = self._client(options.authentication_kubeconfig, "authentication")
         authorization = self._client(options.authorization_kubeconfig, "authorization")
-        self.trust = TrustSource(trust_settings(options), authentication)
-        self._tls_settings = tls_settings(options)
-        self._tls_settings.check()
+        self.trust = TrustSource(options, authentication)
+        tls.check(options)
         self._settings, self._exposed = settings, exposed
         if authorization is None:
             log.warningf(
@@ -124,7 +122,7 @@ class Serving:
         self._address = _shown(self._socket)
         self._tls: ServingTls | None = None
         if options.tls_cert_file:
-            self._tls = ServingTls(self._tls_settings, lambda: self.trust.current)
+            self._tls = ServingTls(options, lambda: self.trust.current)
         self._listener: Listener | None = None
         self._page: PageOnPort | None = None
 
@@ -234,7 +232,7 @@ class Serving:
         await asyncio.to_thread(self._prepare)
         await self.trust.load()
         self._tls = self._tls or ServingTls(
-            self._tls_settings, lambda: self.trust.current, self._pair
+            self._settings.options, lambda: self.trust.current, self._pair
         )
         self._tls.refresh()
         self._listener = self._make_listener(self._tls)
@@ -253,8 +251,8 @@ class Serving:
             self._pair = self_signed.make(self._clock.now())
             log.infof("Generated self-signed cert in-memory")
 
-    def _make_listener(self, tls: ServingTls) -> Listener:
-        return Listener(self._socket, tls.context, self._make_server(), clock=self._clock)
+    def _make_listener(self, serving: ServingTls) -> Listener:
+        return Listener(self._socket, serving.context, self._make_server(), clock=self._clock)
 
     async def _watch_tls(self) -> None:
         assert self._tls is not None
@@ -285,33 +283,3 @@ class Serving:
 def _shown(sock: socket.socket) -> str:
     host, port = sock.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def tls_settings(options: RunOptions) -> TlsSettings:
-    return TlsSettings(
-        cert_file=options.tls_cert_file,
-        key_file=options.tls_private_key_file,
-        sni=tuple(
-            NamedFiles(pair.cert_file, pair.key_file, pair.names)
-            for pair in options.tls_sni_cert_key
-        ),
-        min_version=options.tls_min_version,
-        cipher_suites=options.tls_cipher_suites,
-        curve=next(iter(options.tls_curve_preferences), None),
-    )
-
-
-def trust_settings(options: RunOptions) -> TrustSettings:
-    return TrustSettings(
-        client_ca_file=options.client_ca_file,
-        proxy_ca_file=options.requestheader_client_ca_file,
-        proxy_names=options.requestheader_allowed_names,
-        headers=HeaderNames(
-            username=options.requestheader_username_headers,
-            uid=options.requestheader_uid_headers,
-            group=options.requestheader_group_headers,
-            extra_prefixes=options.requestheader_extra_headers_prefix,
-        ),
-        skip_lookup=options.authentication_skip_lookup,
-        tolerate_lookup_failure=options.authentication_tolerate_lookup_failure,
-    )

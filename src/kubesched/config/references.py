@@ -6,14 +6,14 @@ within one release. A behaviour is a field of `Reference` with one value per rel
 it by name, once, when it is built, and never compares version numbers. Where a difference is whole,
 both forms stand in the module that owns the subject. Feature gates are in `feature_gates.txt`.
 
-A release that is added gets a row in `REFERENCES`, its gates, and its recordings; CONTRIBUTING has
-the checklist.
+A release that is added gets a row in `REFERENCES` (one between the oldest and the newest names what
+it has not changed yet), its gates, and its recordings; CONTRIBUTING has the checklist.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, fields
+from typing import Any, Final
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,48 +112,15 @@ class Reference:
     """`plugins.podGroupPostFilter` exists."""
 
 
+def _oldest(version: str, release: str) -> Reference:
+    """The first of these releases: every behaviour has changed since, or it would be no field."""
+    behaviours = (field for field in fields(Reference) if field.type == "bool")
+    before: dict[str, Any] = {field.name: not field.default for field in behaviours}
+    return Reference(version=version, release=release, **before)
+
+
 REFERENCES: Final = {
     reference.version: reference
-    for reference in (
-        Reference(
-            version="1.36",
-            release="1.36.4",
-            deallocation_has_text=True,
-            preemption_has_text=False,
-            cel_errors_name_the_device=False,
-            node_additions_imply_taints=True,
-            target_pod_events=False,
-            any_anti_affinity_term_wakes=False,
-            deleted_claims_wake=False,
-            gated_pods_are_nominated=False,
-            rejectors_forgotten_everywhere=False,
-            waiting_requests_follow=False,
-            flushed_pods_are_counted=False,
-            node_name_first=False,
-            namespace_selectors_are_expanded=False,
-            deferred_pod_scheduling=False,
-            image_volumes_count=False,
-            footprint_is_max_of_sums=False,
-            budgets_stop_at_first_violation=False,
-            terminating_victims_are_counted=False,
-            last_victim_in_memory_activates=False,
-            bindings_are_retried=False,
-            batches_are_scored_again=False,
-            taint_rules_are_stable=False,
-            device_configuration_is_deduplicated=False,
-            device_attributes_are_dynamic=False,
-            distinct_attribute_counts_all=False,
-            full_devices_fail_all=False,
-            shared_counters_charged_once=False,
-            capacity_overflow_is_an_error=False,
-            counter_slices_need_their_node=False,
-            alpha_device_fields_are_refused=False,
-            pending_allocations_kept_until_bound=False,
-            deleted_special_claims_are_fine=False,
-            entity_metrics=False,
-            pod_group_post_filter=False,
-        ),
-        Reference(version="1.37", release="1.37.0"),
-    )
+    for reference in (_oldest("1.36", "1.36.4"), Reference(version="1.37", release="1.37.0"))
 }
 DEFAULT_REFERENCE: Final = REFERENCES["1.37"]

@@ -11,10 +11,11 @@ import os
 import re
 import ssl
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from kubesched.app.flag_types import NamedCertKey
+from kubesched.app.flags import RunOptions
 from kubesched.app.server.trust import Trust
 from kubesched.base.certificates import Pair, private_file
 from kubesched.base.errors import CredentialsError
@@ -61,39 +62,21 @@ CIPHERS: Final[Mapping[str, str]] = {
 """Go's names to OpenSSL's. RC4 and 3DES are absent: current OpenSSL versions lack them."""
 
 
-@dataclass(frozen=True, slots=True)
-class NamedFiles:
-    """A certificate for given host names (`--tls-sni-cert-key`)."""
-
-    cert_file: str
-    key_file: str
-    names: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TlsSettings:
-    """The TLS flags."""
-
-    cert_file: str = ""
-    key_file: str = ""
-    sni: tuple[NamedFiles, ...] = ()
-    min_version: str = ""
-    cipher_suites: tuple[str, ...] = ()
-    curve: int | None = None
-
-    def check(self) -> None:
-        """Raise `CredentialsError` for unsupported values, in upstream's words if it has any."""
-        if self.min_version in OLD_VERSIONS:
-            raise CredentialsError(f"{self.min_version} is not offered: it is not secure any more")
-        if self.min_version not in VERSIONS:
-            raise CredentialsError(f'unknown tls version "{self.min_version}"')
-        for name in self.cipher_suites:
-            if name not in CIPHERS and name not in _TLS13:
-                raise CredentialsError(f"Cipher suite {name} not supported or doesn't exist")
-        if self.curve is not None and self.curve not in CURVES:
+def check(options: RunOptions) -> None:
+    """Raise `CredentialsError` for unsupported values, in upstream's words if it has any."""
+    if options.tls_min_version in OLD_VERSIONS:
+        raise CredentialsError(
+            f"{options.tls_min_version} is not offered: it is not secure any more"
+        )
+    if options.tls_min_version not in VERSIONS:
+        raise CredentialsError(f'unknown tls version "{options.tls_min_version}"')
+    for name in options.tls_cipher_suites:
+        if name not in CIPHERS and name not in _TLS13:
+            raise CredentialsError(f"Cipher suite {name} not supported or doesn't exist")
+    for curve in options.tls_curve_preferences:
+        if curve not in CURVES:
             raise CredentialsError(
-                f"tls-curve-preferences: curve {self.curve} is not supported (known: "
-                f"{sorted(CURVES)})"
+                f"tls-curve-preferences: curve {curve} is not supported (known: {sorted(CURVES)})"
             )
 
 
@@ -101,11 +84,11 @@ class ServingTls:
     """Provides the TLS context for new connections."""
 
     def __init__(
-        self, settings: TlsSettings, trust: Callable[[], Trust], self_signed: Pair | None = None
+        self, options: RunOptions, trust: Callable[[], Trust], self_signed: Pair | None = None
     ) -> None:
-        """`self_signed` is used when the settings name no files."""
-        settings.check()
-        self._settings = settings
+        """`self_signed` is used when the flags name no files."""
+        check(options)
+        self._options = options
         self._trust = trust
         self._self_signed = self_signed
         self._versions: tuple[object, ...] = ()
@@ -130,41 +113,41 @@ class ServingTls:
         return True
 
     def _read_versions(self) -> tuple[object, ...]:
-        settings = self._settings
-        files = [settings.cert_file, settings.key_file]
-        for named in settings.sni:
+        options = self._options
+        files = [options.tls_cert_file, options.tls_private_key_file]
+        for named in options.tls_sni_cert_key:
             files += [named.cert_file, named.key_file]
         trust = self._trust()
         return (*(_version_of(path) for path in files if path), trust.client_ca, trust.proxy_ca)
 
     def _build(self) -> ssl.SSLContext:
         versions = self._read_versions()
-        settings = self._settings
-        if settings.cert_file:
-            context = self._new_context(settings.cert_file, settings.key_file)
+        options = self._options
+        if options.tls_cert_file:
+            context = self._new_context(options.tls_cert_file, options.tls_private_key_file)
         else:
             assert self._self_signed is not None, "no certificate was given and none was made"
             with private_file(self._self_signed.certificate + self._self_signed.key) as path:
                 context = self._new_context(path, path)
-        if settings.sni:
+        if options.tls_sni_cert_key:
             named = [
                 (_names_of(files), self._new_context(files.cert_file, files.key_file))
-                for files in settings.sni
+                for files in options.tls_sni_cert_key
             ]
             context.sni_callback = _chooser(named)
         self._versions = versions
         return context
 
     def _new_context(self, cert_file: str, key_file: str) -> ssl.SSLContext:
-        settings, trust = self._settings, self._trust()
+        options, trust = self._options, self._trust()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = VERSIONS[settings.min_version]
+        context.minimum_version = VERSIONS[options.tls_min_version]
         context.set_alpn_protocols(["http/1.1"])
-        older = [CIPHERS[name] for name in settings.cipher_suites if name in CIPHERS]
+        older = [CIPHERS[name] for name in options.tls_cipher_suites if name in CIPHERS]
         if older:
             context.set_ciphers(":".join(older))
-        if settings.curve is not None:
-            context.set_ecdh_curve(CURVES[settings.curve])
+        for curve in options.tls_curve_preferences[:1]:
+            context.set_ecdh_curve(CURVES[curve])
         try:
             context.load_cert_chain(cert_file, key_file)
         except (OSError, ssl.SSLError) as error:
@@ -193,7 +176,7 @@ def _version_of(path: str) -> tuple[str, int, int]:
     return path, status.st_mtime_ns, status.st_ino
 
 
-def _names_of(files: NamedFiles) -> tuple[tuple[str, bool], ...]:
+def _names_of(files: NamedCertKey) -> tuple[tuple[str, bool], ...]:
     """Host patterns, and whether a flag gave them; those override names in the certificate."""
     if files.names:
         return tuple((name, True) for name in files.names)

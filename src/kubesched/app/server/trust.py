@@ -16,6 +16,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from kubesched.app.flags import RunOptions
 from kubesched.base.errors import CredentialsError, KubeschedError, TransportError
 from kubesched.base.logs import get_logger
 
@@ -56,29 +57,17 @@ class Trust:
     headers: HeaderNames = HeaderNames()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrustSettings:
-    """The flags about authorities."""
-
-    client_ca_file: str = ""
-    proxy_ca_file: str = ""
-    proxy_names: tuple[str, ...] = ()
-    headers: HeaderNames = HeaderNames()
-    skip_lookup: bool = False
-    tolerate_lookup_failure: bool = True
-
-
 class TrustSource:
     """Reads the authorities and keeps them up to date."""
 
-    def __init__(self, settings: TrustSettings, client: Getter | None) -> None:
+    def __init__(self, options: RunOptions, client: Getter | None) -> None:
         """Reads the files.
 
         Raises:
             CredentialsError: a file cannot be used.
         """
-        self._settings = settings
-        self._client = None if settings.skip_lookup else client
+        self._options = options
+        self._client = None if options.authentication_skip_lookup else client
         self.current = self._from_files()
 
     async def load(self) -> None:
@@ -88,13 +77,13 @@ class TrustSource:
             CredentialsError: the cluster cannot be reached and that is not tolerated.
         """
         if self._client is None:
-            if not self._settings.skip_lookup:
+            if not self._options.authentication_skip_lookup:
                 self._warn_about_missing_lookup()
             return
         try:
             self.current = self._with_published(self.current, await self._fetch())
         except KubeschedError as error:
-            if not self._settings.tolerate_lookup_failure:
+            if not self._options.authentication_tolerate_lookup_failure:
                 raise CredentialsError(
                     f"unable to load configmap based request-header-client-ca-file: {error}"
                 ) from error
@@ -107,12 +96,12 @@ class TrustSource:
         where = "in configmap/extension-apiserver-authentication in kube-system, so {} won't work."
         for is_given, name, what in (
             (
-                self._settings.client_ca_file,
+                self._options.client_ca_file,
                 "client-ca-file",
                 "client certificate authentication",
             ),
             (
-                self._settings.proxy_ca_file,
+                self._options.requestheader_client_ca_file,
                 "requestheader-client-ca-file",
                 "request-header client certificate authentication",
             ),
@@ -143,12 +132,17 @@ class TrustSource:
                 on_change()
 
     def _from_files(self) -> Trust:
-        settings = self._settings
+        options = self._options
         return Trust(
-            client_ca=_read(settings.client_ca_file, "client CA"),
-            proxy_ca=_read(settings.proxy_ca_file, "request header CA"),
-            proxy_names=settings.proxy_names,
-            headers=settings.headers,
+            client_ca=_read(options.client_ca_file, "client CA"),
+            proxy_ca=_read(options.requestheader_client_ca_file, "request header CA"),
+            proxy_names=options.requestheader_allowed_names,
+            headers=HeaderNames(
+                username=options.requestheader_username_headers,
+                uid=options.requestheader_uid_headers,
+                group=options.requestheader_group_headers,
+                extra_prefixes=options.requestheader_extra_headers_prefix,
+            ),
         )
 
     async def _fetch(self) -> dict[str, str]:

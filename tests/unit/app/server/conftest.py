@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 import aiohttp
 import pytest
 
+from kubesched.app.flags import RunOptions
 from kubesched.app.server import self_signed
 from kubesched.app.server.authentication import Authenticator, TokenReviewer
 from kubesched.app.server.authorization import Authorizer
 from kubesched.app.server.health import HealthPages
 from kubesched.app.server.secure_server import SecureServer
-from kubesched.app.server.tls import ServingTls, TlsSettings
+from kubesched.app.server.tls import ServingTls
 from kubesched.app.server.trust import Trust
 from kubesched.base.clock import ManualClock, SystemClock
 from kubesched.base.http_server.limits import Limits
@@ -149,7 +150,7 @@ async def serve(reviews, serving_pair):
                 ),
                 prefixes=prefixes,
             )
-            tls = ServingTls(settings or TlsSettings(), lambda: held[0], serving_pair)
+            tls = ServingTls(settings or RunOptions(), lambda: held[0], serving_pair)
             listener = Listener(
                 open_socket("127.0.0.1", 0),
                 tls.context,

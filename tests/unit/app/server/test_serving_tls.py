@@ -11,8 +11,10 @@ import time
 
 import pytest
 
+from kubesched.app.flag_types import NamedCertKey
+from kubesched.app.flags import RunOptions
 from kubesched.app.server import self_signed
-from kubesched.app.server.tls import NamedFiles, ServingTls, TlsSettings
+from kubesched.app.server.tls import ServingTls, check
 from kubesched.app.server.trust import Trust
 from kubesched.base.certificates import Pair
 from kubesched.base.errors import CredentialsError
@@ -46,7 +48,7 @@ def write(folder, name, pair):
 
 
 def tls(settings=None, trust=None, pair=None):
-    return ServingTls(settings or TlsSettings(), lambda: trust or Trust(), pair)
+    return ServingTls(settings or RunOptions(), lambda: trust or Trust(), pair)
 
 
 def common_name(near):
@@ -91,7 +93,7 @@ def test_secrets_are_not_printed(serving_pair):
 
 def test_changed_files_are_taken_up(tmp_path, serving_pair, make_client):
     cert, key = write(tmp_path, "a", serving_pair)
-    serving = tls(TlsSettings(cert_file=cert, key_file=key))
+    serving = tls(RunOptions(tls_cert_file=cert, tls_private_key_file=key))
     before = common_name(handshake(serving.context(), make_client())[0])
     assert not serving.refresh()
     write(tmp_path, "a", self_signed.make(time.time() + 1000))
@@ -104,7 +106,7 @@ def test_files_that_do_not_fit_together_leave_the_last_pair_in_use(
     tmp_path, serving_pair, make_client
 ):
     cert, key = write(tmp_path, "a", serving_pair)
-    serving = tls(TlsSettings(cert_file=cert, key_file=key))
+    serving = tls(RunOptions(tls_cert_file=cert, tls_private_key_file=key))
     other = self_signed.make(time.time())
     write(tmp_path, "a", Pair(other.certificate, serving_pair.key))
     assert not serving.refresh()
@@ -115,14 +117,17 @@ def test_files_that_do_not_fit_together_leave_the_last_pair_in_use(
 
 def test_a_missing_certificate_ends_the_start(tmp_path):
     with pytest.raises(CredentialsError, match="cannot be used: No such file"):
-        tls(TlsSettings(cert_file=str(tmp_path / "x"), key_file=str(tmp_path / "y")))
+        tls(RunOptions(tls_cert_file=str(tmp_path / "x"), tls_private_key_file=str(tmp_path / "y")))
 
 
 def test_names_get_certificates_of_their_own(tmp_path, serving_pair, make_client):
     exact = write(tmp_path, "exact", self_signed.make(1_700_000_001))
     wild = write(tmp_path, "wild", self_signed.make(1_700_000_002))
-    settings = TlsSettings(
-        sni=(NamedFiles(*wild, ("*.example.com",)), NamedFiles(*exact, ("a.example.com",)))
+    settings = RunOptions(
+        tls_sni_cert_key=(
+            NamedCertKey(*wild, ("*.example.com",)),
+            NamedCertKey(*exact, ("a.example.com",)),
+        )
     )
     context = tls(settings, pair=serving_pair).context()
     client = make_client()
@@ -138,7 +143,7 @@ def test_names_get_certificates_of_their_own(tmp_path, serving_pair, make_client
 
 def test_names_may_be_read_from_the_certificate(tmp_path, serving_pair, make_client):
     own = write(tmp_path, "own", self_signed.make(1_700_000_003))
-    context = tls(TlsSettings(sni=(NamedFiles(*own),)), pair=serving_pair).context()
+    context = tls(RunOptions(tls_sni_cert_key=(NamedCertKey(*own),)), pair=serving_pair).context()
     near, _ = handshake(context, make_client(), "localhost")
     assert common_name(near) == "CN=localhost@1700000003"
 
@@ -146,15 +151,15 @@ def test_names_may_be_read_from_the_certificate(tmp_path, serving_pair, make_cli
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"min_version": "foo"}, 'unknown tls version "foo"'),
-        ({"min_version": "VersionTLS10"}, "VersionTLS10 is not offered"),
-        ({"cipher_suites": ("FOO",)}, "Cipher suite FOO not supported or doesn't exist"),
-        ({"curve": 1}, "curve 1 is not supported"),
+        ({"tls_min_version": "foo"}, 'unknown tls version "foo"'),
+        ({"tls_min_version": "VersionTLS10"}, "VersionTLS10 is not offered"),
+        ({"tls_cipher_suites": ("FOO",)}, "Cipher suite FOO not supported or doesn't exist"),
+        ({"tls_curve_preferences": (1,)}, "curve 1 is not supported"),
     ],
 )
 def test_what_cannot_be_honoured_is_refused(settings, message):
     with pytest.raises(CredentialsError, match=message):
-        TlsSettings(**settings).check()
+        check(RunOptions(**settings))
 
 
 def test_the_minimum_version_is_kept(serving_pair, make_client):
@@ -162,14 +167,14 @@ def test_the_minimum_version_is_kept(serving_pair, make_client):
     client.maximum_version = ssl.TLSVersion.TLSv1_2
     near, _ = handshake(tls(pair=serving_pair).context(), client)
     assert near.version() == "TLSv1.2"
-    strict = tls(TlsSettings(min_version="VersionTLS13"), pair=serving_pair)
+    strict = tls(RunOptions(tls_min_version="VersionTLS13"), pair=serving_pair)
     with pytest.raises(ssl.SSLError):
         handshake(strict.context(), client)
 
 
 def test_ciphers_below_tls13_are_those_asked_for(serving_pair, make_client):
     suite = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"
-    context = tls(TlsSettings(cipher_suites=(suite,)), pair=serving_pair).context()
+    context = tls(RunOptions(tls_cipher_suites=(suite,)), pair=serving_pair).context()
     client = make_client()
     client.maximum_version = ssl.TLSVersion.TLSv1_2
     near, _ = handshake(context, client)
@@ -200,7 +205,7 @@ def test_a_client_of_a_foreign_authority_is_turned_away(
 
 def test_new_authorities_are_taken_up(serving_pair, certificates, other_certificates, make_client):
     trust = [Trust(client_ca=certificates.ca_certificate.decode())]
-    serving = ServingTls(TlsSettings(), lambda: trust[0], serving_pair)
+    serving = ServingTls(RunOptions(), lambda: trust[0], serving_pair)
     trust[0] = Trust(client_ca=other_certificates.ca_certificate.decode())
     assert serving.refresh()
     handshake(serving.context(), make_client(other_certificates))

@@ -7,8 +7,9 @@ import json
 
 import pytest
 
+from kubesched.app.flags import RunOptions
 from kubesched.app.server import trust as trust_module
-from kubesched.app.server.trust import HeaderNames, TrustSettings, TrustSource
+from kubesched.app.server.trust import HeaderNames, TrustSource
 from kubesched.base.errors import CredentialsError, ServerError
 
 
@@ -58,7 +59,7 @@ async def loaded(settings, cluster):
 
 
 async def test_everything_comes_from_the_cluster_when_no_file_is_named():
-    trust = await loaded(TrustSettings(), FakeCluster(**PUBLISHED))
+    trust = await loaded(RunOptions(), FakeCluster(**PUBLISHED))
     assert trust.client_ca == "published client CA"
     assert trust.proxy_ca == "published proxy CA"
     assert trust.proxy_names == ("front-proxy-client",)
@@ -68,20 +69,20 @@ async def test_everything_comes_from_the_cluster_when_no_file_is_named():
 
 
 async def test_a_file_wins_over_the_cluster(ca_file):
-    settings = TrustSettings(client_ca_file=str(ca_file))
+    settings = RunOptions(client_ca_file=str(ca_file))
     trust = await loaded(settings, FakeCluster(**PUBLISHED))
     assert trust.client_ca == ca_file.read_text()
     assert trust.proxy_ca == "published proxy CA"
 
 
 async def test_a_cluster_without_a_front_proxy_leaves_proxies_untrusted():
-    trust = await loaded(TrustSettings(), FakeCluster(**{"client-ca-file": "x"}))
+    trust = await loaded(RunOptions(), FakeCluster(**{"client-ca-file": "x"}))
     assert trust.proxy_ca == ""
 
 
 async def test_the_lookup_can_be_skipped():
     cluster = FakeCluster(**PUBLISHED)
-    trust = await loaded(TrustSettings(skip_lookup=True), cluster)
+    trust = await loaded(RunOptions(authentication_skip_lookup=True), cluster)
     assert trust.client_ca == ""
     assert cluster.read == 0
 
@@ -89,40 +90,40 @@ async def test_the_lookup_can_be_skipped():
 async def test_a_failing_lookup_is_tolerated_by_default():
     cluster = FakeCluster()
     cluster.broken = ServerError("down")
-    assert (await loaded(TrustSettings(), cluster)).client_ca == ""
+    assert (await loaded(RunOptions(), cluster)).client_ca == ""
 
 
 async def test_a_failing_lookup_ends_the_start_when_asked():
     cluster = FakeCluster()
     cluster.broken = ServerError("down")
     with pytest.raises(CredentialsError, match="down"):
-        await loaded(TrustSettings(tolerate_lookup_failure=False), cluster)
+        await loaded(RunOptions(authentication_tolerate_lookup_failure=False), cluster)
 
 
 async def test_a_malformed_list_is_a_failed_lookup():
     cluster = FakeCluster(**(PUBLISHED | {"requestheader-allowed-names": "front-proxy"}))
     with pytest.raises(CredentialsError, match="requestheader-allowed-names is not a list"):
-        await loaded(TrustSettings(tolerate_lookup_failure=False), cluster)
+        await loaded(RunOptions(authentication_tolerate_lookup_failure=False), cluster)
 
 
 async def test_a_file_that_cannot_be_read_ends_the_start(tmp_path):
     with pytest.raises(
         CredentialsError, match=r"unable to load client CA provider: .*No such file"
     ):
-        await loaded(TrustSettings(client_ca_file=str(tmp_path / "nope")), None)
+        await loaded(RunOptions(client_ca_file=str(tmp_path / "nope")), None)
 
 
 async def test_a_file_without_a_certificate_ends_the_start(tmp_path):
     path = tmp_path / "empty"
     path.write_text("nothing here")
     with pytest.raises(CredentialsError, match="holds no certificate"):
-        await loaded(TrustSettings(client_ca_file=str(path)), None)
+        await loaded(RunOptions(client_ca_file=str(path)), None)
 
 
 async def test_changes_are_taken_up_and_failures_leave_things_as_they_are(monkeypatch):
     monkeypatch.setattr(trust_module, "REFRESH_S", 0.0)
     cluster = FakeCluster(**PUBLISHED)
-    source = TrustSource(TrustSettings(), cluster)
+    source = TrustSource(RunOptions(), cluster)
     await source.load()
     changed = asyncio.Event()
     keeping = asyncio.ensure_future(source.keep_current(changed.set))
