@@ -1,7 +1,8 @@
 """The documents: `/openapi/v3` (an index, one document per version) and `/openapi/v2`.
 
 Clients use the paths to find the kind of a resource and whether a verb takes `fieldValidation`; the
-documents describe operations only as far as that.
+documents describe operations only as far as that, and only in version 3. In version 2, clients of
+the releases served here look up definitions.
 """
 
 from __future__ import annotations
@@ -118,7 +119,8 @@ class OpenApi:
         collect("meta.DeleteOptions", _V3, schemas)
         for resource in self._registry.catalog:
             if (resource.group, resource.version) == (group, version):
-                self._describe(resource, _V3, schemas, paths)
+                name = self._describe(resource, _V3, schemas)
+                paths.update(_paths(resource, _gvk(resource), _V3 + name))
         return {
             "openapi": "3.0.0",
             "info": self._info,
@@ -128,15 +130,13 @@ class OpenApi:
 
     def _version_2(self) -> JsonObject:
         definitions: JsonObject = {}
-        paths: JsonObject = {}
         for resource in self._registry.catalog:
-            self._describe(resource, _V2, definitions, paths)
-        return {"swagger": "2.0", "info": self._info, "paths": paths, "definitions": definitions}
+            self._describe(resource, _V2, definitions)
+        return {"swagger": "2.0", "info": self._info, "paths": {}, "definitions": definitions}
 
-    def _describe(
-        self, resource: ResourceInfo, prefix: str, schemas: JsonObject, paths: JsonObject
-    ) -> None:
-        gvk = {"group": resource.group, "version": resource.version, "kind": resource.kind}
+    def _describe(self, resource: ResourceInfo, prefix: str, schemas: JsonObject) -> str:
+        """Add the schema of a kind and those it refers to; returns its name."""
+        gvk = _gvk(resource)
         identity = identity_of(resource.group, resource.kind)
         if identity is not None:
             collect(identity, prefix, schemas)
@@ -151,7 +151,7 @@ class OpenApi:
             schemas[name]["x-kubernetes-group-version-kind"] = [gvk]
         elif "x-kubernetes-group-version-kind" not in schemas[name]:
             top_level(schemas[name], [gvk])
-        paths.update(_paths(resource, gvk, prefix + name, is_v3=prefix == _V3))
+        return name
 
     def _custom_schema(self, resource: ResourceInfo, prefix: str) -> JsonObject:
         """The schema of a custom kind from its definition, with the standard metadata."""
@@ -174,7 +174,11 @@ def _document_name(group: str, version: str) -> str:
     return f"apis/{group}/{version}" if group else f"api/{version}"
 
 
-def _paths(resource: ResourceInfo, gvk: JsonObject, reference: str, *, is_v3: bool) -> JsonObject:
+def _gvk(resource: ResourceInfo) -> JsonObject:
+    return {"group": resource.group, "version": resource.version, "kind": resource.kind}
+
+
+def _paths(resource: ResourceInfo, gvk: JsonObject, reference: str) -> JsonObject:
     root = f"/{_document_name(resource.group, resource.version)}"
     base = (
         f"{root}/namespaces/{{namespace}}/{resource.plural}"
@@ -183,43 +187,33 @@ def _paths(resource: ResourceInfo, gvk: JsonObject, reference: str, *, is_v3: bo
     )
     collection: JsonObject = {}
     if resource.namespaced:
-        collection["parameters"] = _path_parameters(resource, named=False, is_v3=is_v3)
+        collection["parameters"] = _path_parameters(resource, named=False)
     if "list" in resource.verbs:
-        collection["get"] = _operation(gvk, _LIST_PARAMETERS, reference, is_v3=is_v3, action="list")
+        collection["get"] = _operation(gvk, _LIST_PARAMETERS, reference, action="list")
     if "create" in resource.verbs:
-        collection["post"] = _operation(
-            gvk, _WRITE_PARAMETERS, reference, is_v3=is_v3, action="post"
-        )
+        collection["post"] = _operation(gvk, _WRITE_PARAMETERS, reference, action="post")
     paths: JsonObject = {base: collection}
     if resource.namespaced and "list" in resource.verbs:
-        everywhere = _operation(gvk, _LIST_PARAMETERS, reference, is_v3=is_v3, action="list")
+        everywhere = _operation(gvk, _LIST_PARAMETERS, reference, action="list")
         paths[f"{root}/{resource.plural}"] = {"get": everywhere}
     single: JsonObject = {}
     for verb, (method, parameters) in _VERBS.items():
         if verb in resource.verbs:
             single[method] = _operation(
-                gvk, parameters, reference, is_v3=is_v3, action=verb, custom=resource.custom
+                gvk, parameters, reference, action=verb, custom=resource.custom
             )
     if single:
-        single["parameters"] = _path_parameters(resource, named=True, is_v3=is_v3)
+        single["parameters"] = _path_parameters(resource, named=True)
         paths[f"{base}/{{name}}"] = single
     return paths
 
 
-def _parameter(name: str, location: str, *, is_v3: bool) -> JsonObject:
-    parameter: JsonObject = {"name": name, "in": location}
-    if location == "path":
-        parameter["required"] = True
-    if is_v3:
-        parameter["schema"] = {"type": "string"}
-    else:
-        parameter["type"] = "string"
-    return parameter
-
-
-def _path_parameters(resource: ResourceInfo, *, named: bool, is_v3: bool) -> list[JsonObject]:
+def _path_parameters(resource: ResourceInfo, *, named: bool) -> list[JsonObject]:
     names = [*(["name"] if named else []), *(["namespace"] if resource.namespaced else [])]
-    return [_parameter(name, "path", is_v3=is_v3) for name in names]
+    return [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in names
+    ]
 
 
 def _operation(
@@ -227,18 +221,17 @@ def _operation(
     parameters: tuple[str, ...],
     reference: str,
     *,
-    is_v3: bool,
     action: str,
     custom: bool = False,
 ) -> JsonObject:
     schema = {"$ref": reference}
     answer: JsonObject = {"description": "OK"}
     if action != "list":
-        answer |= (
-            {"content": {"application/json": {"schema": schema}}} if is_v3 else {"schema": schema}
-        )
+        answer["content"] = {"application/json": {"schema": schema}}
     operation: JsonObject = {
-        "parameters": [_parameter(name, "query", is_v3=is_v3) for name in parameters],
+        "parameters": [
+            {"name": name, "in": "query", "schema": {"type": "string"}} for name in parameters
+        ],
         "responses": {"200": answer},
         "x-kubernetes-action": action,
         "x-kubernetes-group-version-kind": gvk,
@@ -250,14 +243,8 @@ def _operation(
             # merge.
             types = _PATCH_TYPES if custom else (*_PATCH_TYPES, _STRATEGIC)
         body = {"type": "object"} if action == "patch" else schema
-        if is_v3:
-            operation["requestBody"] = {
-                "content": {media_type: {"schema": body} for media_type in types},
-                "required": True,
-            }
-        else:
-            operation["consumes"] = list(types)
-            operation["parameters"].append(
-                {"name": "body", "in": "body", "required": True, "schema": body}
-            )
+        operation["requestBody"] = {
+            "content": {media_type: {"schema": body} for media_type in types},
+            "required": True,
+        }
     return operation

@@ -17,7 +17,6 @@ CONTENT_TYPE = MEDIA_TYPE.replace("@", ".")  # upstream's, because `@` is not va
 
 _Encoder: TypeAlias = Callable[[JsonObject], bytes]
 
-_METHODS = {"get": 2, "put": 3, "post": 4, "delete": 5, "patch": 8}
 _SCHEMA_TEXTS = {"$ref": 1, "format": 2, "title": 3, "description": 4, "pattern": 13}
 _SCHEMA_COUNTS = {
     "maxLength": 11,
@@ -36,58 +35,10 @@ def encode_document(document: JsonObject) -> bytes:
         (
             _text(1, document["swagger"]),
             _message(2, _text(1, info["title"]) + _text(2, info["version"])),
-            _message(8, b"".join(_named(2, document["paths"], _path_item))),
+            _message(8, b""),  # no paths
             _message(9, b"".join(_named(1, document["definitions"], _schema))),
         )
     )
-
-
-def _path_item(item: JsonObject) -> bytes:
-    operations = [
-        _message(number, _operation(item[method]))
-        for method, number in _METHODS.items()
-        if method in item
-    ]
-    return b"".join((*operations, *_parameters(9, item)))
-
-
-def _operation(operation: JsonObject) -> bytes:
-    responses = (
-        _message(1, _text(1, code) + _message(2, _message(1, _response(response))))
-        for code, response in operation["responses"].items()
-    )
-    return b"".join(
-        (
-            *(_text(7, media_type) for media_type in operation.get("consumes", ())),
-            *_parameters(8, operation),
-            _message(9, b"".join(responses)),
-            *_extensions(13, operation),
-        )
-    )
-
-
-def _response(response: JsonObject) -> bytes:
-    schema = response.get("schema")
-    body = b"" if schema is None else _message(2, _message(1, _schema(schema)))
-    return _text(1, response["description"]) + body
-
-
-def _parameters(number: int, holder: JsonObject) -> Iterable[bytes]:
-    return (
-        _message(number, _message(1, _parameter(item))) for item in holder.get("parameters", ())
-    )
-
-
-def _parameter(parameter: JsonObject) -> bytes:
-    name, location = parameter["name"], parameter["in"]
-    required = bool(parameter.get("required"))
-    if location == "body":
-        schema = _message(5, _schema(parameter["schema"]))
-        return _message(1, _text(2, name) + _text(3, location) + _flag(4, required) + schema)
-    is_query = location == "query"
-    fields = _flag(1, required) + _text(2, location) + _text(4, name)
-    fields += _text(6 if is_query else 5, parameter["type"])
-    return _message(2, _message(3 if is_query else 4, fields))
 
 
 def _schema(schema: JsonObject) -> bytes:
