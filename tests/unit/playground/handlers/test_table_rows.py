@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kubesched.playground.handlers.tables.durations import human_duration
 from kubesched.playground.handlers.tables.pods import ready_text, restarts_text, status_text
-from kubesched.playground.handlers.tables.table import human_duration
 
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
 

@@ -59,7 +59,7 @@ def test_a_served_kind_is_in_the_catalogue(kind):
     ("table", "resources"),
     [
         pytest.param("resources/strategies.py", STRATEGIES, id="strategies"),
-        pytest.param("handlers/tables/columns.py", COLUMNS, id="columns"),
+        pytest.param("handlers/tables/columns.txt", COLUMNS, id="columns"),
     ],
 )
 def test_tables_by_kind_name_stored_kinds_only(table, resources):

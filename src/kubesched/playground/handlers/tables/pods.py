@@ -9,7 +9,7 @@ from kubesched.playground.apimachinery.objects import (
     status_of,
 )
 from kubesched.playground.apimachinery.pods import is_ready
-from kubesched.playground.handlers.tables.table import AGE, NAME, NONE, Column, human_duration, text
+from kubesched.playground.handlers.tables.durations import NONE, human_duration
 
 
 def status_text(pod: JsonObject) -> str:
@@ -111,14 +111,14 @@ def restarts_text(pod: JsonObject, now: float) -> str:
     return f"{count} ({human_duration(now - max(map(parse_timestamp, last)))} ago)"
 
 
-def _address(pod: JsonObject) -> str:
+def pod_address(pod: JsonObject) -> str:
     status = status_of(pod)
     addresses = status.get("podIPs") or ()
     ip: str = addresses[0].get("ip", "") if addresses else status.get("podIP", "")
     return ip or NONE
 
 
-def _readiness_gates(pod: JsonObject) -> str:
+def readiness_gates(pod: JsonObject) -> str:
     gates = spec_of(pod).get("readinessGates") or ()
     if not gates:
         return NONE
@@ -128,16 +128,3 @@ def _readiness_gates(pod: JsonObject) -> str:
         if condition.get("status") == "True"
     }
     return f"{sum(1 for gate in gates if gate.get('conditionType') in true)}/{len(gates)}"
-
-
-POD_COLUMNS = (
-    NAME,
-    Column("Ready", lambda pod, _: ready_text(pod)),
-    Column("Status", lambda pod, _: status_text(pod)),
-    Column("Restarts", restarts_text),
-    AGE,
-    Column("IP", lambda pod, _: _address(pod), priority=1),
-    text("Node", "spec", "nodeName", default=NONE, priority=1),
-    text("Nominated Node", "status", "nominatedNodeName", default=NONE, priority=1),
-    Column("Readiness Gates", lambda pod, _: _readiness_gates(pod), priority=1),
-)
