@@ -22,7 +22,6 @@ from faster_forms import without_faster_forms
 from record_placements import answered
 
 from kubesched.config.features import defaults
-from kubesched.lab.conformance import generate
 from kubesched.lab.conformance.comparison import Aspect, compare
 from kubesched.lab.conformance.golden import evaluate
 from kubesched.lab.conformance.placements import Cluster
@@ -125,8 +124,8 @@ def test_the_recordings_are_what_the_twins_say():
 @pytest.mark.parametrize("version", ["1.37", "1.36"])
 @pytest.mark.parametrize("seed", range(6))
 def test_generated_placements_are_decided_as_the_twins_decide(seed, version, malformed):
-    taste, gates = generate.Taste(malformed=malformed), defaults(version)
-    made = answered(generated_placements.placement(Random(f"twins {seed} {version}"), taste), gates)
+    gates, random = defaults(version), Random(f"twins {seed} {version}")
+    made = answered(generated_placements.placement(random, malformed=malformed), gates)
     placement = msgspec.json.decode(json.dumps(made), type=Placement)
     cluster = Cluster(placement, gates)
     for pending in placement.pending:

@@ -1,5 +1,4 @@
-"""Generated sequences: reproducible, covering every feature, limited to those asked for; differences are found, counted,
-shrunk and written out. The schedulers themselves are stood in for here; `kubesched conformance run` brings real ones."""
+"""Generated sequences: reproducible and covering all that a scheduler looks at; differences are found, counted and written out. The schedulers themselves are stood in for here; `kubesched conformance run` brings real ones."""
 
 import json
 from collections import Counter
@@ -11,9 +10,9 @@ import pytest
 from kubesched.app.cli.main import main
 from kubesched.base.errors import KubeschedError
 from kubesched.lab.conformance.comparison import Aspect
-from kubesched.lab.conformance.generate_sequence import FEATURES, sequence
+from kubesched.lab.conformance.generate_devices import SHARED_CLAIMS
+from kubesched.lab.conformance.generate_sequence import sequence
 from kubesched.lab.conformance.player import PlayResult
-from kubesched.lab.conformance.recordings import read_recordings
 from kubesched.lab.conformance.replay import replay
 from kubesched.lab.conformance.run import (
     ConformanceSettings,
@@ -27,7 +26,6 @@ from kubesched.lab.conformance.sequences import Decision
 from kubesched.testing.control_plane import ASSETS_VARIABLE
 
 DATA = Path(__file__).parent / "data"
-SINCE_VERSION_3 = ("pod-level", "resize", "extenders", "devices")
 
 
 def outcome(scenario, change=None):
@@ -41,12 +39,21 @@ def test_the_same_seed_gives_the_same_sequence():
     assert sequence("1/2", 40) != sequence("1/3", 40)
 
 
-def test_sequences_exercise_every_feature():
-    seen = Counter(
-        name for seed in range(4) for step in sequence(seed, 150).steps for name in step.features
-    )
-    assert set(seen) | {"changes", "extenders"} == set(FEATURES)
-    kinds = Counter((s.action, s.kind) for seed in range(4) for s in sequence(seed, 150).steps)
+def test_sequences_use_all_that_pods_can_ask_for():
+    made = [sequence(seed, 150) for seed in range(4)]
+    specs = [
+        s.object["spec"]
+        for one in made
+        for s in one.steps
+        if (s.action, s.kind) == ("create", "Pod")
+    ]
+    asked = Counter(name for spec in specs for name in (*spec, *spec.get("affinity", {})))
+    assert {
+        *("initContainers", "overhead", "resources", "hostNetwork", "tolerations", "nodeSelector"),
+        *("nodeAffinity", "podAffinity", "podAntiAffinity", "topologySpreadConstraints"),
+        *("priorityClassName", "schedulingGates", "volumes", "resourceClaims", "nodeName"),
+    } <= set(asked)
+    kinds = Counter((s.action, s.kind) for one in made for s in one.steps)
     assert {("patch", "Node"), ("delete", "Node"), ("patch", "Pod"), ("delete", "Pod")} <= set(
         kinds
     )
@@ -56,12 +63,9 @@ def test_sequences_hold_what_limits_volumes_and_what_protects_pods():
     made = [sequence(f"objects {number}", 150) for number in range(4)]
     kinds = Counter(item["kind"] for one in made for item in one.objects)
     assert {
-        "CSIDriver",
         "CSINode",
-        "CSIStorageCapacity",
         "PodDisruptionBudget",
         "StorageClass",
-        "VolumeAttachment",
     } <= set(kinds)
     claimed = Counter(
         volume["persistentVolumeClaim"]["claimName"]
@@ -70,7 +74,7 @@ def test_sequences_hold_what_limits_volumes_and_what_protects_pods():
         for volume in step.object.get("spec", {}).get("volumes", ())
         if "persistentVolumeClaim" in volume
     )
-    assert {"late-0", "made", "measured", "exclusive", "zonal", "missing", "lost"} <= set(claimed)
+    assert {"late-0", "made", "exclusive", "zonal", "missing", "lost"} <= set(claimed)
     changed = {(s.action, s.kind) for one in made for s in one.steps}
     assert {("patch", "Namespace"), ("patch", "PodDisruptionBudget")} <= changed
     assert any(
@@ -97,52 +101,11 @@ def test_a_second_profile_has_pods_of_its_own():
     asked = {step.object.get("spec", {}).get("schedulerName") for step in made.steps}
     assert names == ["default-scheduler", "other-scheduler"]
     assert asked >= set(names)
-    assert sequence("profiles", 20, ("resources",)).configuration == {}
-
-
-@pytest.mark.parametrize("wanted", [f for f in FEATURES if f not in ("resources", "changes")])
-def test_only_the_wanted_feature_is_generated(wanted):
-    made = sequence(1, 80, (wanted, "resources"))
-    result = {name for step in made.steps for name in step.features}
-    assert bool(made.extenders) == (wanted == "extenders")
-    assert wanted in result or made.extenders
-    assert result <= {wanted, "resources"}
-    others = [step for step in made.steps if step.action != "create"]
-    assert bool(others) == (wanted in ("gates", "resize"))
-
-
-@pytest.mark.parametrize("recorded_as", ["101/5", "101/17", "101/23", "101/31", "101/39"])
-def test_without_its_new_features_the_generator_makes_what_it_made_before(recorded_as):
-    """The recordings were made with version 2."""
-    files = read_recordings(DATA / "sequences-volumes.jsonl.gz")
-    before = next(file.content for file in files if file.content.seed == recorded_as)
-    made = sequence(recorded_as, 150, [f for f in FEATURES if f not in SINCE_VERSION_3])
-    assert made.objects == before.objects
-    assert made.configuration == before.configuration
-
-    def told(steps):
-        return [(s.action, s.kind, s.key, s.patch, s.subresource, s.features) for s in steps]
-
-    assert told(made.steps) == told(before.steps)
-
-
-def test_sequences_resize_pods_and_tell_what_kubelets_think_of_it():
-    made = [sequence(f"resize {number}", 150, ("resources", "resize")) for number in range(3)]
-    patches = [s for one in made for s in one.steps if s.action == "patch"]
-    resized = [s.patch["spec"] for s in patches if s.subresource == "resize"]
-    told = [s.patch["status"] for s in patches if s.subresource == "status"]
-    assert {"containers", "initContainers", "resources"} <= {
-        name for item in resized for name in item
-    }
-    assert {"containerStatuses", "initContainerStatuses", "conditions"} <= {
-        name for item in told for name in item
-    }
-    reasons = {c.get("reason") for item in told for c in item["conditions"]}
-    assert {"Deferred", "Infeasible", None} == reasons
 
 
 def test_extenders_of_all_kinds_are_generated():
-    made = [sequence(f"extenders {number}", 1, ("extenders", "resources")) for number in range(60)]
+    drawn = [sequence(f"extenders {number}", 1) for number in range(150)]
+    made = [one for one in drawn if one.extenders]
     entries = [extender for one in made for extender in one.configuration["extenders"]]
     for verb in ("filterVerb", "prioritizeVerb", "preemptVerb", "bindVerb", "managedResources"):
         assert any(verb in entry for entry in entries)
@@ -179,7 +142,7 @@ def test_pods_are_asked_for_one_node_by_name_at_most():
 @pytest.mark.parametrize("seed", range(3))
 def test_a_generated_sequence_can_be_replayed_in_memory(seed):
     # Steps apply directly here: leave out those whose target may be a victim.
-    made = sequence(f"replay {seed}", 60, tuple(f for f in FEATURES if f != "changes"))
+    made = sequence(f"replay {seed}", 60, changes=False)
     decisions = replay(made)
     assert set(decisions) == {at for at, _ in made.decisions()}
     assert any(decision.node for decision in decisions.values())
@@ -257,12 +220,12 @@ async def test_a_long_run_can_be_done_in_parts(tmp_path):
     assert list(part.scenarios()) == list(whole.scenarios())[1:]
 
 
-async def test_agreement_is_counted_by_feature(tmp_path):
+async def test_agreement_is_counted_by_aspect(tmp_path):
     report = await run(settings(tmp_path), Stages())
     assert report.is_complete
     assert report.sequences == report.sequences_in_agreement == 3
     assert report.decisions.compared == report.decisions.agreed > 20
-    assert 0 < report.by_feature["resources"].compared <= report.decisions.compared
+    assert report.agreement.by_aspect[Aspect.NODE].compared == report.decisions.compared
 
 
 async def test_a_difference_that_stays_counts_against_us(tmp_path):
@@ -281,7 +244,7 @@ async def test_a_difference_that_goes_away_is_reported_as_unsteady(tmp_path):
 
 
 def test_a_run_can_be_recorded_and_replayed(tmp_path):
-    scenario = sequence("record", 25, ("resources", "priorities", "taints"))
+    scenario = sequence("record", 25, changes=False)
     theirs = PlayResult(replay(scenario), {}, {0: scenario.steps[0].object})
     written = recorded(Played(scenario, theirs, theirs, None))
     path = tmp_path / "run.jsonl"
@@ -295,7 +258,6 @@ def test_a_run_can_be_recorded_and_replayed(tmp_path):
     [
         pytest.param(["--seed", "2"], "--assets or $KUBEBUILDER_ASSETS", id="no folder"),
         pytest.param(["--assets", "."], "does not hold etcd, kube-apiserver", id="nothing in it"),
-        pytest.param(["--features", "magic"], "unknown feature magic", id="an unknown feature"),
     ],
 )
 def test_a_run_that_cannot_be_says_why(monkeypatch, capsys, arguments, message):
@@ -313,35 +275,30 @@ def test_without_programs_a_run_compares_what_was_recorded(monkeypatch, capsys):
     assert "--assets or $KUBEBUILDER_ASSETS" in told.err
 
 
-def test_help_names_every_feature(capsys):
-    assert main(["conformance", "run", "--help"]) == 0
-    listed = " ".join(capsys.readouterr().out.split())
-    assert f"Features: {', '.join(FEATURES)}." in listed
-
-
-@pytest.mark.parametrize("seed", ["devices 0", "devices 1", "devices 2"])
-def test_no_device_is_given_to_two_claims_at_a_time(seed):
+def test_no_device_is_given_to_two_claims_at_a_time():
     """Without steps that release anything, what all decisions together hand out must be distinct."""
-    scenario = sequence(seed, 60, ("devices",))
-    monitored = {
-        f"{step.name}-{entry['name']}"
-        for step in scenario.steps
-        for entry in step.object["spec"].get("resourceClaims", ())
-        if entry.get("resourceClaimTemplateName") == "monitor"
-    }
-    exclusive = [
-        line.partition("=")[2]
-        for decision in replay(scenario).values()
-        for line in decision.devices
-        if line.split(" ")[0] not in monitored | {"pool-gpu", "pool-nic", "pool-global"}
-        and " memory:" not in line
-    ]
-    assert len(exclusive) > 2
-    assert len(exclusive) == len(set(exclusive))
+    drawn = [sequence(f"devices {number}", 60, changes=False) for number in range(12)]
+    for scenario in [one for one in drawn if not one.extenders and has_devices(one)][:3]:
+        decisions = replay(scenario).values()
+        if any(decision.victims for decision in decisions):
+            continue
+        exclusive = [
+            line.partition("=")[2]
+            for decision in decisions
+            for line in decision.devices
+            if line.split(" ")[0] not in SHARED_CLAIMS
+        ]
+        assert len(exclusive) > 2
+        assert len(exclusive) == len(set(exclusive))
+
+
+def has_devices(made):
+    return any(item["kind"] == "ResourceSlice" for item in made.objects)
 
 
 def test_sequences_with_devices_change_slices_and_use_every_kind_of_claim():
-    made = [sequence(f"devices {number}", 150, ("devices", "changes")) for number in range(4)]
+    drawn = [sequence(f"devices {number}", 150) for number in range(8)]
+    made = [one for one in drawn if has_devices(one)]
     changed = {(s.action, s.kind) for one in made for s in one.steps}
     assert {
         ("create", "ResourceSlice"),
@@ -355,7 +312,7 @@ def test_sequences_with_devices_change_slices_and_use_every_kind_of_claim():
         if step.kind == "Pod" and step.action == "create"
         for entry in step.object["spec"].get("resourceClaims", ())
     }
-    assert {"one", "first", "near", "all-nics", "amount", "part", "monitor", "pool-gpu"} <= used
+    assert {"one", "two", "first", "near", "all-nics", "pool-gpu"} <= used
 
 
 @pytest.mark.parametrize(

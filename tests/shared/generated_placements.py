@@ -2,7 +2,9 @@
 
 from random import Random
 
-from kubesched.lab.conformance.generate import DEFAULT_TASTE, node, pod, requests
+from odd_objects import node, pod
+
+from kubesched.lab.conformance.generate import requests
 from kubesched.lab.conformance.generate_terms import chance, label_selector, namespaces
 from kubesched.lab.conformance.generate_workloads import configuration
 
@@ -15,25 +17,33 @@ _SELECTORS = (
 )
 
 
-def placement(random, taste=DEFAULT_TASTE, *, configured=False):
+def placement(random, *, malformed=False, owned=False, configured=False):
     """A cluster and pending pods."""
     nodes = [node(random, f"n{i:03}") for i in range(random.randint(1, 12))]
     names = [node["metadata"]["name"] for node in nodes]
     bound = []
     for i in range(random.randint(0, 30)):
-        manifest = pod(random, f"p{i:04}", taste)
+        manifest = _pod(random, f"p{i:04}", malformed, owned)
         # Bound pods were placed earlier, under other rules.
         manifest["spec"]["nodeName"] = random.choice(names)
         bound.append(_with_history(random, manifest))
     pending = [
-        {"pod": _pinned(random, pod(random, f"q{i:04}", taste), names)}
+        {"pod": _pinned(random, _pod(random, f"q{i:04}", malformed, owned), names)}
         for i in range(random.randint(4, 8))
     ]
     made = {"namespaces": namespaces(), "nodes": nodes, "pods": bound, "pending": pending}
-    if taste.workloads:
+    if owned:
         made |= _workloads(random)
     if configured:
         made["configuration"] = configuration(random)
+    return made
+
+
+def _pod(random, name, malformed, owned):
+    """A pod; without `owned`, nothing that default spreading reads."""
+    made = pod(random, name, malformed=malformed)
+    if not owned:
+        made["metadata"].pop("ownerReferences", None)
     return made
 
 

@@ -6,6 +6,7 @@ what plugins read is described in one place.
 
 import msgspec
 import numpy as np
+import odd_objects
 from hypothesis import strategies as st
 from scalar.model import Model
 
@@ -13,10 +14,7 @@ from kubesched.api.core_v1 import Node, Pod
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nodes.views import NodeColumns
-from kubesched.lab.conformance import generate
 from kubesched.lab.conformance.generate_terms import namespaces
-
-MALFORMED_TOO = generate.Taste(malformed=True)
 
 
 def randoms():
@@ -41,7 +39,7 @@ def clusters(draw, nodes=(1, 6), pods=(0, 10)):
 def pending_pods(draw):
     """A pod to be placed, as JSON."""
     random = draw(randoms())
-    return generate.pod(random, f"pending{random.randint(0, 999)}", MALFORMED_TOO)
+    return odd_objects.pod(random, f"pending{random.randint(0, 999)}", malformed=True)
 
 
 def pod_of(json):
@@ -69,7 +67,7 @@ class SideBySide:
         return self._made
 
     def add_node(self):
-        self.set_node(generate.node(self.random, f"n{self._number():03}"))
+        self.set_node(odd_objects.node(self.random, f"n{self._number():03}"))
 
     def set_node(self, json):
         self.table.set_node(node_of(json))
@@ -79,7 +77,7 @@ class SideBySide:
         if json is None:
             if not self.model.nodes:
                 return
-            json = generate.pod(self.random, f"p{self._number():03}", MALFORMED_TOO)
+            json = odd_objects.pod(self.random, f"p{self._number():03}", malformed=True)
             json["spec"]["nodeName"] = self.random.choice(sorted(self.model.nodes))
         info = PodInfo(pod_of(json))
         self._infos[info.uid] = (info, json)
@@ -111,7 +109,7 @@ class SideBySide:
             self.add_node()
         elif kind <= 8:
             name = self.random.choice(names)
-            self.set_node(generate.node(self.random, name))
+            self.set_node(odd_objects.node(self.random, name))
         else:
             self.remove_node(self.random.choice(names))
 

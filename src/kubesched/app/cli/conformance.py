@@ -131,12 +131,7 @@ def print_report(report: Report) -> None:
             f"{report.group_sequences_in_agreement} of {report.group_sequences} sequences of pod "
             f"groups agree, {report.steps_in_agreement} of {report.steps} steps"
         )
-    rows = [
-        (aspect.value, str(tally.compared), str(tally.agreed), conformance_run.share(tally))
-        for aspect, tally in report.agreement.by_aspect.items()
-        if tally.compared
-    ]
-    terminal.table(("ASPECT", "COMPARED", "AGREED", "SHARE"), rows)
+    conformance_run.print_aspects(report.agreement)
     if not report.disagreements:
         return
     print()
@@ -168,10 +163,7 @@ def _as_json(report: Report) -> dict[str, Any]:
     return {
         **fields(report, "clusters pods pods_in_agreement selectors selectors_in_agreement"),
         **fields(report, "group_sequences group_sequences_in_agreement steps steps_in_agreement"),
-        "aspects": [
-            {"aspect": aspect.value, **fields(tally, "compared agreed")}
-            for aspect, tally in report.agreement.by_aspect.items()
-        ],
+        "aspects": conformance_run.aspects_as_json(report.agreement),
         "disagreements": [
             {
                 **fields(disagreement, "file line"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import math
 import os
 import signal
 import sys
@@ -16,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from kubesched.app.cli import terminal
 from kubesched.app.cli.options import add_options, add_output
+from kubesched.app.cli.parsing import usage_error
 from kubesched.app.cli.records import fields, write_record
 
 if TYPE_CHECKING:
     from kubesched.app.cli.parsing import Subparsers
-    from kubesched.lab.conformance.comparison import Tally
+    from kubesched.lab.conformance.comparison import Agreement, Tally
     from kubesched.lab.conformance.run import ConformanceSettings, Difference, RunReport
     from kubesched.lab.conformance.sequences import Sequence
 
@@ -35,10 +35,10 @@ binaries of a Kubernetes release) in one folder. The same seed gives the same se
 and without options that say what to generate, the answers recorded from a kube-scheduler that come
 with this program are compared instead.
 
-Features: resources, node-affinity, taints, pod-affinity, topology-spread, default-spread, ports,
-images, priorities, gates, volumes, profiles, changes, pod-level, resize, extenders, devices. With
---features groups, which stands alone, sequences are of pod groups (1.37, with their gates on), and
-pods, messages, conditions of groups and evictions are compared when a step has come to rest.
+Sequences use all that a scheduler looks at: resources, affinity, taints, spreading, ports, images,
+priorities, gates, volumes, profiles, extenders, devices, and changes in between. With --groups they
+are of pod groups (1.37, with their gates on), and pods, messages, conditions of groups and
+evictions are compared when a step has come to rest.
 
 The first Ctrl-C ends the run after the sequence that is being played, the second at once.
 
@@ -51,13 +51,12 @@ _OPTIONS = """
 --pods M {positive=150}  pods in each
 --seed S {int=1}       what to draw from
 --first N {number=0}   number of the first sequence, to do a long run in parts
---features A,B,... {=}  what pods and clusters make use of (default: all of the above)
+--groups               play sequences of pod groups
 --assets DIR {=}       the programs (default: $KUBEBUILDER_ASSETS)
 --reference-version V {|1.37|1.36}  what to stand in for (default: what kube-scheduler says it is)
 --record FILE          append kube-scheduler's decisions to this recording
---time-limit MINUTES {positive}  begin no sequence after this time (default: none)
 """
-_DEFAULTS = {"sequences": 10, "pods": 150, "seed": 1, "first": 0, "features": "", "record": None}
+_DEFAULTS = {"sequences": 10, "pods": 150, "seed": 1, "first": 0, "groups": False, "record": None}
 """Defaults of the options that control generation."""
 
 
@@ -82,7 +81,8 @@ def main(args: argparse.Namespace) -> int:
     from kubesched.lab.conformance.run import ConformanceSettings
     from kubesched.testing.control_plane import find_assets
 
-    features = _features(args.features, args.record)
+    if args.groups and args.record:
+        return usage_error("--record does not take sequences of pod groups")
     assets = find_assets(args.assets)
     with tempfile.TemporaryDirectory(prefix="kubesched-conformance-") as folder:
         settings = ConformanceSettings(
@@ -91,9 +91,8 @@ def main(args: argparse.Namespace) -> int:
             args.sequences,
             args.pods,
             args.seed,
-            features,
-            args.time_limit * 60.0 if args.time_limit else math.inf,
             args.first,
+            args.groups,
         )
         try:
             report = run_loop(_run(settings, args))
@@ -106,35 +105,14 @@ def main(args: argparse.Namespace) -> int:
     return 0 if report.is_complete else 1
 
 
-def _features(text: str, record: str | None) -> tuple[str, ...]:
-    from kubesched.base.errors import KubeschedError
-    from kubesched.lab.conformance.generate_sequence import FEATURES
-    from kubesched.lab.conformance.sequences import GROUPS
-
-    wanted = [name.strip() for name in text.split(",") if name.strip()]
-    if wanted == [GROUPS]:
-        if record:
-            raise KubeschedError("--record does not take sequences of pod groups")
-        return (GROUPS,)
-    unknown = [name for name in wanted if name not in FEATURES]
-    if unknown:
-        known = ", ".join(FEATURES)
-        raise KubeschedError(
-            f"unknown feature {', '.join(unknown)}; there are {known}, and {GROUPS} alone"
-        )
-    return tuple(wanted) or FEATURES
-
-
 async def _run(settings: ConformanceSettings, args: argparse.Namespace) -> RunReport:
     from kubesched.lab.conformance.run import reference_of, run, stages, version_of
-    from kubesched.lab.conformance.sequences import GROUPS
 
     stop = _stop_on_signals()
     version = await version_of(settings.assets)
     reference = args.reference_version or reference_of(version)
-    with_groups = settings.features == (GROUPS,)
     async with stages(
-        settings.assets, settings.folder, reference, with_groups=with_groups
+        settings.assets, settings.folder, reference, with_groups=settings.groups
     ) as on_stage:
         with _progress(settings.sequences) as progress, _recorder(args.record) as record:
             report = await run(settings, on_stage, stop=stop, progress=progress, record=record)
@@ -213,12 +191,7 @@ def print_report(report: RunReport) -> None:
         f"{report.unschedulable} unschedulable, {report.preempting} after preemption, "
         f"{report.volumes_bound} volumes bound; {report.refused} steps refused by both API servers"
     )
-    rows = [
-        (name, str(tally.compared), str(tally.agreed), share(tally))
-        for name, tally in report.by_feature.items()
-        if tally.compared
-    ]
-    terminal.table(("FEATURE", "COMPARED", "AGREED", "SHARE"), rows)
+    print_aspects(report.agreement)
     for difference in report.differences:
         _print_difference(difference)
     for sequence in report.unsteady:
@@ -244,7 +217,23 @@ def _shown(value: object) -> str:
     return str(value) if value else "(nothing)"
 
 
-def share(tally: Tally) -> str:
+def print_aspects(agreement: Agreement) -> None:
+    rows = [
+        (aspect.value, str(tally.compared), str(tally.agreed), _share(tally))
+        for aspect, tally in agreement.by_aspect.items()
+        if tally.compared
+    ]
+    terminal.table(("ASPECT", "COMPARED", "AGREED", "SHARE"), rows)
+
+
+def aspects_as_json(agreement: Agreement) -> list[dict[str, Any]]:
+    return [
+        {"aspect": aspect.value, **fields(tally, "compared agreed")}
+        for aspect, tally in agreement.by_aspect.items()
+    ]
+
+
+def _share(tally: Tally) -> str:
     """Percentage of comparisons that agree."""
     # Rounding must not turn 99.99 % into 100 %.
     is_all = tally.agreed == tally.compared
@@ -265,10 +254,7 @@ def _as_json(report: RunReport, settings: ConformanceSettings) -> dict[str, Any]
         "decisionsInAgreement": report.decisions.agreed,
         **fields(report, "placed unschedulable preempting volumes_bound"),
         "stepsRefused": report.refused,
-        "features": [
-            {"feature": name, **fields(tally, "compared agreed")}
-            for name, tally in report.by_feature.items()
-        ],
+        "aspects": aspects_as_json(report.agreement),
         "differences": [_difference_as_json(difference) for difference in report.differences],
         "unsteady": [
             {"who": sequence.who, **_difference_as_json(sequence.difference)}

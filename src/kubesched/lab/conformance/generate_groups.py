@@ -13,7 +13,7 @@ from msgspec import structs
 
 from kubesched.lab.conformance.generate_extenders import extended
 from kubesched.lab.conformance.generate_objects import priority_classes
-from kubesched.lab.conformance.sequences import GROUPS, ExtenderPolicy, Json, Sequence, Step
+from kubesched.lab.conformance.sequences import ExtenderPolicy, Json, Sequence, Step
 from kubesched.testing.control_plane import GROUP_GATES
 
 _GATES = (GROUP_GATES[:1], GROUP_GATES[:2], GROUP_GATES)
@@ -231,8 +231,8 @@ class _Composer:
     def _step(
         self, action: str, manifest: Json, patch: Json | None = None, *, compared: bool = True
     ) -> None:
-        features = (GROUPS,) if compared else ()
-        self._steps.append(Step(action, manifest, patch or {}, features=features))  # type: ignore[arg-type]
+        step = Step(action, manifest, patch or {}, compares_all=compared)  # type: ignore[arg-type]
+        self._steps.append(step)
 
 
 def _object(api_version: str, kind: str, name: str, labels: Json | None = None) -> Json:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from random import Random
 
 from kubesched.lab.conformance.generate_terms import label_selector, namespaces
@@ -13,19 +12,15 @@ PRIORITIES = ("low", "middle", "high", "high-but-polite")
 NAMESPACES = ("default", "other", "third")
 
 
-def initial_objects(random: Random, features: Collection[str]) -> list[Json]:
+def initial_objects(random: Random) -> list[Json]:
     """The objects that exist before the first node."""
-    made = [
-        _object("v1", "Namespace", name, labels=labels) for name, labels in namespaces().items()
+    return [
+        *(_object("v1", "Namespace", name, labels=labels) for name, labels in namespaces().items()),
+        *priority_classes(),
+        *_budgets(random),
+        *(workload for namespace in NAMESPACES for workload in _workloads(random, namespace)),
+        *volumes(random, NAMESPACES),
     ]
-    if "priorities" in features:
-        made += priority_classes()
-        made += _budgets(random)
-    if "default-spread" in features:
-        made += [workload for namespace in NAMESPACES for workload in _workloads(random, namespace)]
-    if "volumes" in features:
-        made += volumes(random, NAMESPACES)
-    return made
 
 
 def _object(

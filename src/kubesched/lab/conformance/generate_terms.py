@@ -40,44 +40,32 @@ def pod_labels(random: Random) -> Json:
 # -- node affinity ---------------------------------------------------------------------------------
 
 
-def node_affinity(random: Random, *, malformed: bool = False) -> Json:
+def node_affinity(random: Random) -> Json:
     affinity: Json = {}
     if chance(random, 35):
-        least = 0 if malformed else 1
-        affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {
-            "nodeSelectorTerms": [
-                _node_term(random, malformed=malformed) for _ in range(random.randint(least, 2))
-            ]
-        }
+        count = random.randint(1, 2)
+        # Upstream: several terms by name leave several nodes, in random order.
+        terms = [_node_term(random, by_name=count == 1) for _ in range(count)]
+        affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": terms}
     if chance(random, 70):
-        # Never malformed: an invalid preferred term ends the attempt in an error.
         affinity["preferredDuringSchedulingIgnoredDuringExecution"] = [
-            {"weight": random.randint(1, 100), "preference": _node_term(random)}
+            {"weight": random.randint(1, 100), "preference": _node_term(random, by_name=True)}
             for _ in range(random.randint(0, 3))
         ]
     return affinity
 
 
-def _node_term(random: Random, *, malformed: bool = False) -> Json:
+def _node_term(random: Random, *, by_name: bool) -> Json:
     term: Json = {}
     if chance(random, 75):
-        term["matchExpressions"] = [
-            _node_expression(random, malformed=malformed) for _ in range(random.randint(1, 2))
-        ]
-    if chance(random, 15):
-        term["matchFields"] = [
-            _node_field(random, malformed=malformed) for _ in range(random.randint(1, 2))
-        ]
+        term["matchExpressions"] = [_node_expression(random) for _ in range(random.randint(1, 2))]
+    if by_name and chance(random, 15):
+        operator, name = random.choice(("In", "NotIn")), random.choice(_NODE_NAMES)
+        term["matchFields"] = [{"key": "metadata.name", "operator": operator, "values": [name]}]
     return term
 
 
-def _node_expression(random: Random, *, malformed: bool) -> Json:
-    if malformed and chance(random, 10):
-        return {
-            "key": random.choice(("disk", "not a key")),
-            "operator": random.choice(("In", "Exists", "Gt", "Near")),
-            "values": random.choice(([], ["a", "b"], ["{{bad}}"], ["-5"])),
-        }
+def _node_expression(random: Random) -> Json:
     key = random.choice(("disk", "gen", ZONE, ZONE, "kubernetes.io/hostname", "absent"))
     operator = random.choice(("In", "In", "NotIn", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"))
     expression: Json = {"key": key, "operator": operator}
@@ -87,15 +75,6 @@ def _node_expression(random: Random, *, malformed: bool) -> Json:
         values = _NODE_LABEL_VALUES.get(key, _NODE_NAMES)
         expression["values"] = [random.choice(values) for _ in range(random.randint(1, 6))]
     return expression
-
-
-def _node_field(random: Random, *, malformed: bool) -> Json:
-    most = 2 if malformed else 1
-    return {
-        "key": "metadata.name",
-        "operator": random.choice(("In", "NotIn")),
-        "values": [random.choice(_NODE_NAMES) for _ in range(random.randint(1, most))],
-    }
 
 
 # -- pods beside pods ------------------------------------------------------------------------------
@@ -120,6 +99,10 @@ def _pod_term(random: Random) -> Json:
     term: Json = {"topologyKey": random.choice(_TOPOLOGY_KEYS)}
     if chance(random, 92):
         term["labelSelector"] = label_selector(random)
+        used = _keys(term["labelSelector"])
+        for field, key in (("matchLabelKeys", "tier"), ("mismatchLabelKeys", "app")):
+            if key not in used and chance(random, 15):
+                term[field] = [key]
     if chance(random, 20):
         term["namespaces"] = random.sample(("default", "other", "third", "gone"), 2)
     if chance(random, 20):
@@ -138,6 +121,12 @@ def label_selector(random: Random) -> Json:
             expression["values"] = [random.choice((*_APPS, *_TIERS)) for _ in range(2)]
         selector["matchExpressions"] = [expression]
     return selector
+
+
+def _keys(selector: Json) -> set[str]:
+    """The label keys of a selector, which must not be named in label keys as well."""
+    expressions = selector.get("matchExpressions", ())
+    return {*selector.get("matchLabels", ()), *(expression["key"] for expression in expressions)}
 
 
 def _namespace_selector(random: Random) -> Json:
@@ -179,7 +168,8 @@ def _spread_constraint(random: Random, key: str, action: str) -> Json:
     if chance(random, 25):
         constraint["nodeTaintsPolicy"] = random.choice(("Honor", "Ignore"))
     if "labelSelector" in constraint and chance(random, 15):
-        constraint["matchLabelKeys"] = [random.choice(("tier", "rev"))]
+        keys = {"tier", "rev"} - _keys(constraint["labelSelector"])
+        constraint["matchLabelKeys"] = [random.choice(sorted(keys))]
     return constraint
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import re
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
@@ -30,11 +29,11 @@ from kubesched.lab.conformance.comparison import (
 )
 from kubesched.lab.conformance.extender_server import extender_server
 from kubesched.lab.conformance.generate_groups import group_sequence
-from kubesched.lab.conformance.generate_sequence import FEATURES, sequence
+from kubesched.lab.conformance.generate_sequence import sequence
 from kubesched.lab.conformance.play import play, wipe
 from kubesched.lab.conformance.play_groups import GroupPlayer
 from kubesched.lab.conformance.player import PlayResult
-from kubesched.lab.conformance.sequences import GROUPS, Decision, Json, Sequence, Step
+from kubesched.lab.conformance.sequences import Decision, Json, Sequence
 from kubesched.testing.control_plane import SERVES_GROUPS, Assets, ControlPlane, control_plane
 
 _WORD = re.compile(r"\w+")
@@ -53,19 +52,15 @@ class ConformanceSettings:
     sequences: int = 10
     pods: int = 150
     seed: int = 1
-    features: tuple[str, ...] = FEATURES
-    time_limit_s: float = math.inf
-    """No sequence starts after this time."""
     first: int = 0
     """Number of the first sequence, so that a long run can be split."""
+    groups: bool = False
+    """Sequences of pod groups instead of single pods."""
 
     def scenarios(self) -> Iterator[Sequence]:
         for number in range(self.first, self.first + self.sequences):
             seed = f"{self.seed}/{number}"
-            if self.features == (GROUPS,):
-                yield group_sequence(seed)
-            else:
-                yield sequence(seed, self.pods, self.features)
+            yield group_sequence(seed) if self.groups else sequence(seed, self.pods)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +95,6 @@ class RunReport:
     sequences_in_agreement: int = 0
     decisions: Tally = field(default_factory=Tally)
     agreement: Agreement = field(default_factory=Agreement)
-    by_feature: dict[str, Tally] = field(
-        default_factory=lambda: {name: Tally() for name in (*FEATURES, GROUPS)}
-    )
     placed: int = 0
     unschedulable: int = 0
     preempting: int = 0
@@ -245,10 +237,8 @@ async def run(
 ) -> RunReport:
     """Play all sequences, or until `stop` is set."""
     report = RunReport()
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + settings.time_limit_s
     for scenario in settings.scenarios():
-        if loop.time() > deadline or (stop is not None and stop.is_set()):
+        if stop is not None and stop.is_set():
             break
         played = await on_stage.play(scenario)
         if played.difference is not None:
@@ -303,30 +293,16 @@ def _count(played: Played, report: RunReport) -> None:
     report.sequences_in_agreement += played.difference is None
     report.refused += len(played.theirs.refused)
     end = len(played.scenario.steps) if played.difference is None else played.difference.at
-    lasting: dict[str, None] = {}
-    for at, step in enumerate(played.scenario.steps[: end + 1]):
-        lasting |= dict.fromkeys(_lasting(step))
-        decision = played.theirs.decisions.get(at)
-        if decision is None:
+    for at, decision in played.theirs.decisions.items():
+        if at > end:
             continue
         findings = list(compare_decisions(decision, played.ours.decisions[at]))
         agrees = all(finding.agrees for finding in findings)
         for finding in findings:
             report.agreement.count(finding)
-        asked = ("extenders",) if decision.asked else ()
-        features = dict.fromkeys((*step.features, *lasting, *asked))
-        for tally in (report.decisions, *(report.by_feature[name] for name in features)):
-            tally.compared += 1
-            tally.agreed += agrees
+        report.decisions.compared += 1
+        report.decisions.agreed += agrees
         _count_kind(decision, report)
-
-
-def _lasting(step: Step) -> Iterator[str]:
-    """Features that every decision after the step exercises."""
-    if step.action != "create":
-        yield "changes"
-    if step.subresource == "resize":
-        yield "resize"
 
 
 def _count_kind(decision: Decision, report: RunReport) -> None:

@@ -24,10 +24,6 @@ EPOCH = "2026-01-01T00:{minute:02}:{second:02}Z"
 """Start times of pods, by their number."""
 
 
-GROUPS = "groups"
-"""The feature of steps after which the whole cluster is compared."""
-
-
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     """The outcome for one pod."""
 
@@ -74,8 +70,8 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     patch: Json = {}
     """A merge patch, or a strategic one for a subresource of a pod."""
     subresource: str = ""
-    features: tuple[str, ...] = ()
-    """The features that the step exercises."""
+    compares_all: bool = False
+    """In a sequence of pod groups: whether the whole cluster is compared after the step."""
     expect: Decision | None = None
 
     @property
@@ -100,7 +96,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def asks_for_decision(self) -> bool:
-        if GROUPS in self.features:
+        if self.compares_all:
             return True
         if self.kind != "Pod":
             return False

@@ -147,7 +147,7 @@ def _bench_report(folder: Path) -> Path:
 
 def conformance(folder: Path) -> Callable[[], object]:
     report = RunReport("v1.36.4", sequences=7, sequences_in_agreement=6)
-    for tally in (report.decisions, *report.by_feature.values()):
+    for tally in (report.decisions, *report.agreement.by_aspect.values()):
         tally.compared, tally.agreed = 123456, 123455
     return lambda: conformance_run.print_report(report)
 

@@ -5,8 +5,8 @@ from random import Random
 
 import generated_placements
 import msgspec
+import odd_objects
 
-from kubesched.lab.conformance import generate
 from kubesched.lab.conformance.placements import Cluster
 from kubesched.lab.conformance.recordings import Placement
 
@@ -56,10 +56,10 @@ def test_every_plugin_of_the_default_profile_gets_to_reject_and_to_score():
 
 
 def test_malformed_parts_appear_only_where_asked_for():
-    def operators(taste):
+    def operators(malformed):
         results = set()
         for number in range(300):
-            pod = generate.pod(Random(number), "p", taste)
+            pod = odd_objects.pod(Random(number), "p", malformed=malformed)
             affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
             required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
             for term in required.get("nodeSelectorTerms") or []:
@@ -68,8 +68,8 @@ def test_malformed_parts_appear_only_where_asked_for():
                 }
         return results
 
-    assert "Near" not in operators(generate.DEFAULT_TASTE)
-    assert "Near" in operators(generate.Taste(malformed=True))
+    assert "Near" not in operators(malformed=False)
+    assert "Near" in operators(malformed=True)
 
 
 def test_workloads_and_configurations_appear_only_where_asked_for():
@@ -77,8 +77,7 @@ def test_workloads_and_configurations_appear_only_where_asked_for():
     assert "services" not in plain
     assert "configuration" not in plain
     rich = [
-        generated_placements.placement(Random(n), generate.Taste(workloads=True), configured=True)
-        for n in range(20)
+        generated_placements.placement(Random(n), owned=True, configured=True) for n in range(20)
     ]
     assert any(item["services"] for item in rich)
     assert any("ownerReferences" in p["pod"]["metadata"] for item in rich for p in item["pending"])

@@ -57,6 +57,6 @@ def test_every_pod_and_group_is_compared():
     assert differing == ["b", "g"]
 
 
-def test_groups_stand_alone(capsys):
-    assert main(["conformance", "run", "--features", "groups,taints", "--assets", "/none"]) == 1
-    assert "and groups alone" in capsys.readouterr().err
+def test_groups_are_not_recorded(capsys):
+    assert main(["conformance", "run", "--groups", "--record", "x", "--assets", "/none"]) == 2
+    assert "--record does not take sequences of pod groups" in capsys.readouterr().err
