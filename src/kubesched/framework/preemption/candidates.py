@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -108,7 +108,7 @@ class ListedCandidates:
 
     def __init__(self, candidates: Sequence[Candidate], now_us: int) -> None:
         self._candidates = candidates
-        by_candidate = [_criteria(candidate.victims, now_us) for candidate in candidates]
+        by_candidate = [criteria_of(candidate.victims, now_us) for candidate in candidates]
         self.criteria: Ints = np.array(by_candidate, dtype=np.int64).reshape(-1, CRITERIA).T
 
     def __len__(self) -> int:
@@ -119,41 +119,6 @@ class ListedCandidates:
 
     def candidates(self) -> list[Candidate]:
         return list(self._candidates)
-
-
-class Part(NamedTuple):
-    """Some candidates of a shortlist, with their positions in the visiting order."""
-
-    source: Shortlist
-    chosen: Indices
-    places: Indices
-
-
-class JoinedCandidates:
-    """A shortlist of parts of others, in visiting order, those without budget violations first.
-
-    Only the chosen candidate is built as an object.
-    """
-
-    def __init__(self, parts: Sequence[Part]) -> None:
-        self._parts = parts
-        criteria = _joined([part.source.criteria[:, part.chosen] for part in parts])
-        places = _joined([part.places for part in parts])
-        order = np.lexsort((places, criteria[0] < 0))
-        sizes = [len(part.chosen) for part in parts]
-        self._part: Indices = np.repeat(np.arange(len(parts)), sizes)[order]
-        self._index: Indices = _joined([part.chosen for part in parts])[order]
-        self.criteria: Ints = criteria[:, order]
-
-    def __len__(self) -> int:
-        return len(self._index)
-
-    def candidate(self, index: int) -> Candidate:
-        source = self._parts[int(self._part[index])].source
-        return source.candidate(int(self._index[index]))
-
-    def candidates(self) -> list[Candidate]:
-        return [self.candidate(index) for index in range(len(self))]
 
 
 def best_of(shortlist: Shortlist) -> Candidate:
@@ -183,7 +148,8 @@ def victims_by_node(candidates: Sequence[Candidate]) -> Mapping[str, Victims]:
     return {candidate.node_name: candidate.victims for candidate in candidates}
 
 
-def _criteria(victims: Victims, now_us: int) -> list[int]:
+def criteria_of(victims: Victims, now_us: int) -> list[int]:
+    """The `CRITERIA` of a node with these victims."""
     priorities = [pod.spec.priority or 0 for pod in victims.pods]
     starts = [
         started_us(pod)
@@ -197,7 +163,3 @@ def _criteria(victims: Victims, now_us: int) -> list[int]:
         -len(priorities),
         min(now_us if start == NOT_STARTED else start for start in starts),
     ]
-
-
-def _joined(parts: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)

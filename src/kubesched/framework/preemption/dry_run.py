@@ -1,41 +1,55 @@
 """The dry run: evaluates preemption on nodes, without side effects, until it has enough candidates.
 
-Three stages, each over fewer nodes than the one before:
+The outcome on a row is a verdict and, for a candidate, its criteria in the choice:
 
-    screen    drops nodes without potential victims, and nodes that row-local filters reject even
+    row        0           1            2          3
+    verdict    candidate   no victims   unknown    Insufficient cpu
+    criteria   0 -5 ..     -            -          -
+
+Unknown rows are evaluated in visiting order, in three stages, each over fewer rows:
+
+    screen    drops rows without potential victims, and rows that row-local filters reject even
               with all victims removed
-    together  nodes where no plugin tracks removed pods: evaluated as columns, in blocks of nodes
-    alone     the remaining nodes, one by one
+    together  rows where no plugin tracks removed pods: evaluated as columns, in blocks of rows
+    alone     the remaining rows, one by one
 
-The first two are optimizations; the result equals evaluating every node alone. "Row-local" filters
+The first two are optimizations; the result equals evaluating every row alone. "Row-local" filters
 judge a node by that node and its pods. Other filters need a `remove_pod` call for every removed
 pod, unless they ignore it (`ignores_pod`).
+
+If all filters are row-local, the outcome on a row depends only on the preemptor's class, the row,
+the pods nominated to the node and, for the criteria, the budgets. The run is then kept for the next
+preemptor of the class: rows become unknown when the table's logs or the nominator name them, and
+new budgets make candidates unknown. A class without any candidate is retried after each event that
+may help; after the few changed rows have been evaluated, the kept verdicts are the answer.
 """
 
 from __future__ import annotations
 
-from functools import partial
+from collections import deque
+from collections.abc import Hashable, Sequence
+from typing import Any, Final
 
 import numpy as np
 
 from kubesched.api.core_v1 import Pod
+from kubesched.framework.basis import Basis, filter_rules, is_lasting
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.engine import ignores_pod
 from kubesched.framework.interfaces import FilterPlugin, PreFilterPlugin
 from kubesched.framework.node_statuses import NodeStatusColumns
-from kubesched.framework.nodes.columns import Ids, Indices, Mask
+from kubesched.framework.nodes.columns import Ids, Indices, Ints, Mask
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.nodes.pod_index import LabelClass
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nodes.priorities import Below
 from kubesched.framework.preemption.budgets import Budgets
 from kubesched.framework.preemption.candidates import (
+    CRITERIA,
     Candidate,
-    JoinedCandidates,
-    ListedCandidates,
-    Part,
     Quota,
     Shortlist,
+    criteria_of,
 )
 from kubesched.framework.preemption.row_pods import CountedBelow
 from kubesched.framework.preemption.victim_columns import (
@@ -54,173 +68,182 @@ from kubesched.framework.preemption.victims import (
 )
 from kubesched.framework.rules import Scope
 from kubesched.framework.runtime import Framework
-from kubesched.framework.runtime.filter import FilterOutcome, what_if_scope
-from kubesched.framework.runtime.nominated import Rivals, rivals_of
-from kubesched.framework.status import Code, Status
+from kubesched.framework.runtime.filter import what_if_scope
+from kubesched.framework.runtime.nominated import is_nominated, rivals_of
+from kubesched.framework.status import Status
 
-_UNEXPLAINED, _PASSES, _NO_VICTIMS = -2, -1, 0
-"""Verdict ids: rejected by filters (status not computed), not rejected so far, first status."""
+BYTES_LIMIT: Final = 64 * 1024 * 1024
+"""Limit for the runs of all classes; the oldest class is dropped."""
+BYTES_PER_ROW: Final = 8 * CRITERIA + 4
+STATUS_LIMIT: Final = 1000
+"""Limit of verdicts in a kept run; above it, all of them are dropped."""
 
-
-def dry_run(
-    preemptor: Preemptor,
-    rows: Indices,
-    wanted: int,
-    budgets: Budgets,
-    rules: VictimRules,
-    *,
-    together: bool = True,
-) -> DryRun:
-    """Evaluate the rows in the given order until there are `wanted` candidates.
-
-    Without `together` every node is evaluated alone, with the same outcome.
-    """
-    run = partial(_Run, preemptor, rows, wanted, budgets, rules)
-    try:
-        return run(together=together).run()
-    except Broken:
-        # A filter failed for some node of a block. Only the evaluation node by node shows which
-        # one, and whether the search ends before that node.
-        return run(together=False).run()
+_UNKNOWN, _CANDIDATE, _NO_VICTIMS = -1, -2, 0
+"""Verdicts below 0; others are status numbers, of which this is the first."""
+_STARTED: Final = CRITERIA - 1
+"""The criterion that is a time."""
+_NOW: Final = 2**63 - 1
+"""Replaces that time if no victim has started: the time of the choice."""
 
 
-def victims_on(
-    preemptor: Preemptor, rows: Indices, budgets: Budgets
-) -> tuple[VictimColumns | None, NodeStatusColumns]:
-    """The victims on rows where preemption may help, if any, and the statuses of the other rows.
+class KeptDryRuns:
+    """The dry runs of all classes of one profile."""
 
-    The preemptor's filters must be row-local. Raises `Broken` if a filter failed for some row.
-    """
-    return _Run(preemptor, rows, len(rows), budgets, USUAL_RULES).all_victims()
+    def __init__(self, table: NodeTable, key: Hashable) -> None:
+        """`key` is the key of the run in a class's memo."""
+        self._table = table
+        self._key = key
+        self._memos: deque[dict[Hashable, Any]] = deque()
+
+    def of(self, preemptor: Preemptor, budgets: Budgets) -> DryRun | None:
+        """The run of the preemptor's class; None if none can be kept for it."""
+        memo = preemptor.state.class_memo
+        if memo is None or is_nominated(preemptor.framework, preemptor.pod):
+            return None
+        known: DryRun | None = memo.get(self._key)
+        if known is not None and known.follow(preemptor, budgets):
+            return known
+        if not preemptor.scopes.are_row_local:
+            return None
+        rules = filter_rules(preemptor.framework, preemptor.state, preemptor.pod.pod).values()
+        if not all(is_lasting(rule) for rule in rules):
+            return None
+        if known is None:
+            self._make_room()
+            self._memos.append(memo)
+        nominator = preemptor.framework.handle.nominator
+        basis = Basis(self._table, rules, nominator=nominator, follows_swaps=True)
+        known = memo[self._key] = DryRun(preemptor, budgets, basis=basis)
+        return known
+
+    def _make_room(self) -> None:
+        fitting = BYTES_LIMIT // (BYTES_PER_ROW * max(self._table.capacity, 1))
+        while len(self._memos) >= max(fitting, 1):
+            self._memos.popleft().pop(self._key, None)
 
 
 class DryRun:
-    """The outcome: candidates, without budget violations first, and other nodes' statuses."""
-
-    def __init__(self, table: NodeTable, shortlist: Shortlist | None, verdicts: _Verdicts) -> None:
-        self._table = table
-        self._verdicts = verdicts
-        self.shortlist = shortlist
-        """None when there is no candidate."""
-        self.errors: list[Exception] = verdicts.errors
-
-    def statuses(self) -> NodeStatusColumns:
-        """The statuses of the nodes that are not candidates."""
-        return self._verdicts.as_statuses(self._table)
-
-
-class _Verdicts:
-    """A verdict id per visited row."""
-
-    def __init__(self, rows: Indices) -> None:
-        self.rows = rows
-        self.ids: Ids = np.full(len(rows), _PASSES, dtype=np.int32)
-        self.statuses: list[Status] = [NO_VICTIMS]
-        self.errors: list[Exception] = []
-        self._outcomes: list[tuple[Indices, FilterOutcome]] = []
-
-    def reject(self, index: int, status: Status) -> None:
-        self.ids[index] = len(self.statuses)
-        self.statuses.append(status)
-        error = status.as_error() if status.code is Code.ERROR else None
-        if error is not None:
-            self.errors.append(error)
-
-    def reject_as(self, indices: Indices, outcome: FilterOutcome) -> None:
-        """Record a filter outcome for these indices; `as_statuses` computes the statuses."""
-        self._outcomes.append((indices, outcome))
-        self.ids[indices[~outcome.passing]] = _UNEXPLAINED
-
-    def as_statuses(self, table: NodeTable) -> NodeStatusColumns:
-        for indices, outcome in self._outcomes:
-            failing = np.flatnonzero(~outcome.passing)
-            ids, statuses = outcome.classify(failing)
-            self.ids[indices[failing]] = ids + len(self.statuses)
-            self.statuses.extend(statuses)
-        self._outcomes.clear()
-        tried = np.flatnonzero(self.ids != _PASSES)
-        return NodeStatusColumns(table, self.rows[tried], self.ids[tried], self.statuses)
-
-
-class _Run:
-    """The state of one dry run."""
+    """The outcomes on the rows evaluated so far: a preemptor's or, with a basis, its class's."""
 
     def __init__(
         self,
         preemptor: Preemptor,
-        rows: Indices,
-        wanted: int,
         budgets: Budgets,
-        rules: VictimRules,
+        rules: VictimRules = USUAL_RULES,
         *,
+        basis: Basis | None = None,
         together: bool = True,
     ) -> None:
-        framework = preemptor.framework
+        """Without `together` every node is evaluated alone, with the same outcome."""
+        table = self._table = preemptor.framework.handle.table
         self._preemptor = preemptor
-        self._table = framework.handle.table
-        self._rows = rows
-        self._block_size = max(wanted, 1)
+        self._scopes = preemptor.scopes
         self._budgets = budgets
         self._rules = rules
-        self._rivals: Rivals | None = rivals_of(framework, preemptor.pod)
-        self._verdicts = _Verdicts(rows)
-        self._quota = Quota(wanted)
-        self._parts: list[Part] = []
-        self._below: Below | CountedBelow | None = self._table.pods_below(preemptor.pod.priority)
-        self._is_local = together and rules.are_usual and preemptor.scopes.are_row_local
+        self._basis = basis
+        self._skipped = preemptor.state.skip_filter_plugins
+        self._verdicts: Ids = np.full(table.capacity, _UNKNOWN, dtype=np.int32)
+        self._statuses: list[Status] = [NO_VICTIMS]
+        self._criteria: Ints = np.zeros((CRITERIA, table.capacity), dtype=np.int64)
+        self._alone: dict[int, Candidate] = {}
+        """The candidates among rows that were evaluated alone."""
+        self._passing: list[int] = []
+        """Rows whose outcome is valid for this preemptor only."""
+        self._is_hopeless = False
+        """True if the last search found no candidate, and every verdict can be kept."""
+        self._is_local = together and rules.are_usual and self._scopes.are_row_local
         self._caring = (
-            CaringPlugins(framework, preemptor.state, preemptor.pod.pod)
+            CaringPlugins(preemptor.framework, preemptor.state, preemptor.pod.pod)
             if together and rules.are_usual and not self._is_local
             else None
         )
-        self._screens = together
+        self._screening = self._screening_plugins() if together else []
+        self._rivals = rivals_of(preemptor.framework, preemptor.pod)
 
-    def run(self) -> DryRun:
-        """Raises `Broken` if a filter failed for some node of a block."""
-        passing = self._screen()
-        for at in range(0, len(passing), self._block_size):
-            self._try(passing[at : at + self._block_size])
-            if self._quota.is_filled:
-                break
-        shortlist = JoinedCandidates(self._parts) if self._parts else None
-        return DryRun(self._table, shortlist, self._verdicts)
+    def follow(self, preemptor: Preemptor, budgets: Budgets) -> bool:
+        """Continue for the next preemptor of the class; False if no outcome can be used."""
+        assert self._basis is not None, "the run is kept"
+        rows = self._basis.dirty_rows()
+        if rows is None or not self._basis.holds() or len(self._statuses) > STATUS_LIMIT:
+            return False
+        if self._skipped != preemptor.state.skip_filter_plugins:
+            return False
+        if budgets is not self._budgets or preemptor.now_us < self._preemptor.now_us:
+            # New budgets, or the clock was set back: candidates compare differently.
+            self._verdicts[self._verdicts == _CANDIDATE] = _UNKNOWN
+        self._verdicts[[*rows, *self._passing]] = _UNKNOWN
+        self._passing = []
+        preemptor.scopes = self._scopes
+        self._preemptor, self._budgets = preemptor, budgets
+        self._rivals = rivals_of(preemptor.framework, preemptor.pod)
+        self._basis.settle()
+        return True
 
-    def all_victims(self) -> tuple[VictimColumns | None, NodeStatusColumns]:
-        """The victims on rows that pass the screen, and the other rows' verdicts; or `Broken`."""
-        assert self._is_local, "the filters are not row-local"
-        passing = self._screen()
-        victims = None
-        if len(passing):
-            victims = VictimColumns(self._preemptor, self._rows[passing], self._budgets)
-        return victims, self._verdicts.as_statuses(self._table)
+    # -- search ------------------------------------------------------------------------------------
+
+    def still_none(self, rows: Indices) -> NodeStatusColumns | None:
+        """The verdicts on the rows, if there was no candidate last time and there is none now.
+
+        The order of the rows does not matter then, so the caller need not draw one.
+        """
+        found = self.find(rows, len(rows)) if self._is_hopeless else None
+        return found if self._is_hopeless and isinstance(found, NodeStatusColumns) else None
+
+    def find(self, rows: Indices, wanted: int) -> Shortlist | NodeStatusColumns:
+        """The candidates among the rows, in visiting order, or the verdicts if there are none.
+
+        Evaluates rows until there are `wanted` candidates.
+        """
+        try:
+            chosen = self._choose(rows, wanted)
+        except Broken:
+            # A filter failed for some row of a block. Only the evaluation row by row shows which
+            # one, and whether the search ends before that row.
+            self._is_hopeless = False
+            alone = DryRun(self._preemptor, self._budgets, self._rules, together=False)
+            return alone.find(rows, wanted)
+        self._is_hopeless = not len(chosen) and not self._passing
+        if len(chosen):
+            return _Chosen(self, chosen)
+        return NodeStatusColumns(self._table, rows, self._verdicts[rows], [*self._statuses])
+
+    def _choose(self, rows: Indices, wanted: int) -> Indices:
+        verdicts, quota, admitted = self._verdicts, Quota(wanted), [rows[:0]]
+        left = rows[verdicts[rows] < 0]
+        size = max(wanted, 1)
+        while len(left) and not quota.is_filled:
+            block, left = left[:size], left[size:]
+            unknown = block[verdicts[block] == _UNKNOWN]
+            if len(unknown):
+                self._evaluate(unknown, quota)
+                block = block[verdicts[block] == _CANDIDATE]
+            admitted.append(block[quota.admit(-self._criteria[0, block])])
+            size *= 2
+        return np.concatenate(admitted)
+
+    def _evaluate(self, rows: Indices, quota: Quota) -> None:
+        rows = self._screen(rows)
+        alone = self._must_be_tried_alone(rows)
+        self._try_together(rows[~alone])
+        self._try_alone(rows[alone], quota.copy())
 
     # -- screen ------------------------------------------------------------------------------------
 
-    def _pods_below(self) -> Below | CountedBelow:
-        if self._below is None:
-            self._below = CountedBelow(self._table, self._rows, self._preemptor.pod.priority)
-        return self._below
+    def _screen(self, rows: Indices) -> Indices:
+        """Reject the rows that cannot help; returns the others.
 
-    def _screen(self) -> Indices:
-        """Reject the nodes that cannot help; returns the indices of the others.
-
-        Nodes rejected here get no `remove_pod` call, so an error from it is not reported.
+        Rows rejected here get no `remove_pod` call, so an error from it is not reported.
         """
         if not self._rules.go_by_priority:
-            return np.arange(len(self._rows))
-        verdicts, below = self._verdicts, self._pods_below()
-        has_some = below.pod_count(self._rows) > 0
-        verdicts.ids[~has_some] = _NO_VICTIMS
-        plugins = self._screening_plugins()
-        if plugins:
-            judged = np.flatnonzero(has_some)
-            if len(judged):
-                verdicts.reject_as(judged, self._filter_without_lower(judged, plugins))
-        return np.flatnonzero(verdicts.ids == _PASSES)
+            return rows
+        has_some = self._pods_below(rows).pod_count(rows) > 0
+        self._verdicts[rows[~has_some]] = _NO_VICTIMS
+        rows = rows[has_some]
+        return self._without_lower(rows, self._screening) if self._screening else rows
 
     def _screening_plugins(self) -> list[FilterPlugin]:
         """The filters before the first that is not row-local; their order decides the status."""
-        if not self._screens or self._rules.is_eligible is not None:
+        if self._rules.is_eligible is not None:
             return []
         framework = self._preemptor.framework
         if self._is_local:
@@ -239,41 +262,40 @@ class _Run:
             screening.append(plugin)
         return screening
 
-    def _filter_without_lower(
-        self, indices: Indices, plugins: list[FilterPlugin] | None
-    ) -> FilterOutcome:
-        rows, preemptor = self._rows[indices], self._preemptor
-        view = without_lower(self._table, rows, self._pods_below(), preemptor.pod.priority)
-        return filter_what_if(preemptor, view, self._rivals, plugins)
+    def _pods_below(self, rows: Indices) -> Below | CountedBelow:
+        priority = self._preemptor.pod.priority
+        return self._table.pods_below(priority) or CountedBelow(self._table, rows, priority)
+
+    def _without_lower(self, rows: Indices, plugins: list[FilterPlugin] | None) -> Indices:
+        """The rows that pass the filters without their pods of lower priority."""
+        if not len(rows):
+            return rows
+        preemptor = self._preemptor
+        view = without_lower(self._table, rows, self._pods_below(rows), preemptor.pod.priority)
+        outcome = filter_what_if(preemptor, view, self._rivals, plugins)
+        failing = np.flatnonzero(~outcome.passing)
+        if len(failing):
+            ids, statuses = outcome.classify(failing)
+            self._verdicts[rows[failing]] = self._numbers_of(statuses)[ids]
+        return rows[outcome.passing]
+
+    def _numbers_of(self, statuses: Sequence[Status]) -> Ids:
+        numbers: list[int] = []
+        for status in statuses:
+            if status not in self._statuses:
+                self._statuses.append(status)
+            numbers.append(self._statuses.index(status))
+        return np.array(numbers, dtype=np.int32)
 
     # -- together and alone ------------------------------------------------------------------------
 
-    def _try(self, block: Indices) -> None:
-        """Select the victims on a block of rows; keep the candidates that the quota admits."""
-        alone = self._must_be_tried_alone(block)
-        tried = [self._try_together(block[~alone]), self._try_alone(block[alone])]
-        parts = [part for part in tried if part is not None]
-        if not parts:
-            return
-        # Admit them in visiting order, as if evaluated one after the other.
-        places = np.concatenate([part.places for part in parts])
-        violations = np.concatenate([-part.source.criteria[0, part.chosen] for part in parts])
-        order = np.argsort(places)
-        kept = places[order[self._quota.admit(violations[order])]]
-        for part in parts:
-            admitted = np.isin(part.places, kept)
-            if admitted.any():
-                chosen = part.chosen[admitted]
-                self._parts.append(Part(part.source, chosen, part.places[admitted]))
-
-    def _must_be_tried_alone(self, block: Indices) -> Mask:
+    def _must_be_tried_alone(self, rows: Indices) -> Mask:
         if self._is_local:
-            return np.zeros(len(block), dtype=np.bool_)
+            return np.zeros(len(rows), dtype=np.bool_)
         caring = self._caring
         if caring is None or not caring.can_tell:
-            return np.ones(len(block), dtype=np.bool_)
-        rows, pods = self._rows[block], self._table.pods
-        priority = self._preemptor.pod.priority
+            return np.ones(len(rows), dtype=np.bool_)
+        pods, priority = self._table.pods, self._preemptor.pod.priority
         alone = np.array(
             [
                 any(caring.care(pod) for pod in pods[row].values() if pod.priority < priority)
@@ -285,46 +307,83 @@ class _Run:
             alone[self._rivals.among(rows)] = True
         return alone
 
-    def _try_together(self, indices: Indices) -> Part | None:
-        if not len(indices):
-            return None
+    def _try_together(self, rows: Indices) -> None:
         if not self._is_local:
-            outcome = self._filter_without_lower(indices, None)
-            self._verdicts.reject_as(indices, outcome)
-            indices = indices[outcome.passing]
-            if not len(indices):
-                return None
-        rows = self._rows[indices]
-        victims = VictimColumns(self._preemptor, rows, self._budgets)
-        for index in np.flatnonzero(victims.victim_count == 0).tolist():
-            self._verdicts.reject(
-                int(indices[index]), no_victim_on(self._table.names[int(rows[index])])
-            )
-        real = np.flatnonzero(victims.victim_count)
-        return Part(victims, real, indices[real]) if len(real) else None
+            rows = self._without_lower(rows, None)
+        if not len(rows):
+            return
+        victims = self.victims_on(rows)
+        for row in rows[victims.victim_count == 0].tolist():
+            self._refuse(row, no_victim_on(self._table.names[row]))
+        self._verdicts[rows[victims.victim_count > 0]] = _CANDIDATE
+        is_lasting, criteria = victims.started_before_now, victims.criteria
+        self._passing += rows[~is_lasting].tolist()
+        is_now = is_lasting & (criteria[_STARTED] == self._preemptor.now_us)
+        self._criteria[:, rows] = criteria
+        self._criteria[_STARTED, rows[is_now]] = _NOW
 
-    def _try_alone(self, indices: Indices) -> Part | None:
-        candidates: list[Candidate] = []
-        places: list[int] = []
-        # If these candidates fill the quota, the search ends here: skip the rest of the block.
-        quota = self._quota.copy()
-        for index in indices.tolist():
-            row = int(self._rows[index])
+    def _try_alone(self, rows: Indices, quota: Quota) -> None:
+        """Stops when these candidates alone fill the quota: the search ends in this block."""
+        for row in rows.tolist():
+            name = self._table.names[row]
             victims = select_victims(self._preemptor, row, self._budgets, self._rules)
             if isinstance(victims, Status):
-                self._verdicts.reject(index, victims)
+                self._refuse(row, victims)
             elif not victims.pods:
-                self._verdicts.reject(index, no_victim_on(self._table.names[row]))
+                self._refuse(row, no_victim_on(name))
             else:
-                candidates.append(Candidate(self._table.names[row], victims))
-                places.append(index)
-                quota.admit(np.array([victims.pdb_violations], dtype=np.int64))
+                self._alone[row] = Candidate(name, victims)
+                self._verdicts[row] = _CANDIDATE
+                self._criteria[:, row] = criteria_of(victims, self._preemptor.now_us)
+                quota.admit(-self._criteria[:1, row])
                 if quota.is_filled:
                     break
-        if not candidates:
-            return None
-        source = ListedCandidates(candidates, self._preemptor.now_us)
-        return Part(source, np.arange(len(candidates)), np.array(places))
+
+    def _refuse(self, row: int, status: Status) -> None:
+        self._verdicts[row] = len(self._statuses)
+        self._statuses.append(status)
+        self._passing.append(row)
+
+    # -- candidates --------------------------------------------------------------------------------
+
+    def criteria(self, rows: Indices) -> Ints:
+        criteria = self._criteria[:, rows]
+        started = criteria[_STARTED]
+        started[started == _NOW] = self._preemptor.now_us
+        return criteria
+
+    def victims_on(self, rows: Indices) -> VictimColumns:
+        """The victims on rows to be tried together. Not kept: only one candidate's are needed."""
+        return VictimColumns(self._preemptor, rows, self._budgets)
+
+    def candidates(self, rows: Indices) -> list[Candidate]:
+        together = [row for row in rows.tolist() if row not in self._alone]
+        found = self.victims_on(np.array(together)).candidates() if together else ()
+        known = self._alone | dict(zip(together, found, strict=True))
+        return [known[row] for row in rows.tolist()]
+
+
+class _Chosen:
+    """The admitted candidates as a shortlist: those without budget violations first."""
+
+    def __init__(self, run: DryRun, rows: Indices) -> None:
+        criteria = run.criteria(rows)
+        violates = criteria[0] < 0
+        if violates.any():
+            order = np.argsort(violates, kind="stable")
+            rows, criteria = rows[order], criteria[:, order]
+        self._run = run
+        self._rows = rows
+        self.criteria = criteria
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def candidate(self, index: int) -> Candidate:
+        return self._run.candidates(self._rows[index : index + 1])[0]
+
+    def candidates(self) -> list[Candidate]:
+        return self._run.candidates(self._rows)
 
 
 class CaringPlugins:

@@ -37,14 +37,13 @@ from kubesched.framework.preemption.candidates import (
     victims_by_node,
     visiting_order,
 )
-from kubesched.framework.preemption.dry_run import dry_run
+from kubesched.framework.preemption.dry_run import DryRun, KeptDryRuns
 from kubesched.framework.preemption.executor import (
     DISRUPTION_TARGET,
     PREEMPTION_BY_SCHEDULER,
     Executor,
 )
 from kubesched.framework.preemption.extenders import ask_extenders, interested_in
-from kubesched.framework.preemption.known_victims import KnownVictims
 from kubesched.framework.preemption.units import Units
 from kubesched.framework.preemption.victims import (
     NO_VICTIMS,
@@ -104,7 +103,7 @@ class Evaluator:
         self.budgets = BudgetLister(
             handle.listers, stops_at_violation=reference.budgets_stop_at_first_violation
         )
-        self._known_victims = KnownVictims(handle.table, (plugin_name, "known victims"))
+        self._kept_runs = KeptDryRuns(handle.table, (plugin_name, "dry run"))
 
     def preempt(
         self, state: CycleState, pod: Pod, statuses: NodeToStatus
@@ -228,22 +227,20 @@ class Evaluator:
         if not len(rows) or not may_help:
             return NodeStatusColumns(table, rows, np.zeros(len(rows), np.int32), [NO_VICTIMS])
         preemptor = Preemptor(self._framework, state, PodInfo(pod), now_us)
-        budgets, can_be_kept = self.budgets.list(), rules.are_usual and is_current
-        known = self._known_victims.of(preemptor, budgets) if can_be_kept else None
-        still_none = None if known is None else known.still_none(preemptor, rows)
+        budgets = self.budgets.list()
+        run = self._kept_runs.of(preemptor, budgets) if rules.are_usual and is_current else None
+        if run is None:
+            run = DryRun(preemptor, budgets, rules)
+        still_none = run.still_none(rows)
         if still_none is not None:
             return still_none
         rows = visiting_order(rows, self._handle.random)
-        wanted = self._count.of(len(rows))
-        found = None if known is None else known.find(preemptor, rows, wanted)
-        if found is not None:
-            return found
-        done = dry_run(preemptor, rows, wanted, budgets, rules)
-        if done.shortlist is not None:
-            return done.shortlist
-        if done.errors:
-            return None, error_status(field_errors.aggregate(done.errors))
-        return done.statuses()
+        found = run.find(rows, self._count.of(len(rows)))
+        if isinstance(found, NodeStatusColumns):
+            errors = errors_among(found)
+            if errors:
+                return None, error_status(field_errors.aggregate(errors))
+        return found
 
     def _rules_now(self, now_us: int) -> VictimRules:
         """The rules; units take the place of pods while members of groups are placed."""
@@ -319,6 +316,15 @@ def own_preemption(
         rules=VictimRules(select=select),
         ordered_scores=None,
     )
+
+
+def errors_among(verdicts: NodeStatusColumns) -> list[Exception]:
+    """The errors that preemption met, in visiting order."""
+    if not any(status.code is Code.ERROR for status in verdicts.statuses):
+        return []
+    statuses = (verdicts.statuses[number] for number in verdicts.ids.tolist())
+    errors = [status.as_error() for status in statuses if status.code is Code.ERROR]
+    return [error for error in errors if error is not None]
 
 
 def _log_target(pod: Pod, candidate: Candidate) -> None:

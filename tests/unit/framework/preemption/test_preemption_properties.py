@@ -14,10 +14,11 @@ from msgspec import convert
 from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim
 from kubesched.api.storage_v1 import CSINode
 from kubesched.framework.extenders import Victims
+from kubesched.framework.node_statuses import NodeStatusColumns
 from kubesched.framework.nodes.views import NodeColumns, WhatIfColumns
 from kubesched.framework.preemption.budgets import Budgets
-from kubesched.framework.preemption.dry_run import dry_run
-from kubesched.framework.preemption.victims import USUAL_RULES, no_victim_on, select_victims
+from kubesched.framework.preemption.dry_run import DryRun
+from kubesched.framework.preemption.victims import no_victim_on, select_victims
 from kubesched.framework.runtime.nominated import filter_node_with_nominated
 from kubesched.framework.runtime.pre_filter import run_add_pod, run_remove_pod
 from kubesched.testing import make_node, make_pod
@@ -137,11 +138,25 @@ def rows_of(world):
     return world.table.order_rows.astype(np.intp)
 
 
+class dry_run:  # noqa: N801  # called like a function
+    """The outcome of a dry run: a shortlist, or None, and the verdicts on other rows."""
+
+    def __init__(self, preemptor, rows, wanted, budgets, *, together=True) -> None:
+        self._run, self._rows = DryRun(preemptor, budgets, together=together), rows
+        found = self._run.find(rows, wanted)
+        self.shortlist = None if isinstance(found, NodeStatusColumns) else found
+
+    def statuses(self):
+        run = self._run
+        rows = self._rows[run._verdicts[self._rows] >= 0]
+        return NodeStatusColumns(run._table, rows, run._verdicts[rows], run._statuses)
+
+
 def run(world, preemptor, rng: Random):
     rows = rows_of(world)
     wanted = rng.choice([1, 2, len(rows)])
     budgets = world.plugin.evaluator.budgets.list()
-    done = dry_run(preemptor, rows, wanted, budgets, USUAL_RULES)
+    done = dry_run(preemptor, rows, wanted, budgets)
     return done, budgets
 
 
@@ -220,7 +235,7 @@ def test_what_was_thought_is_what_comes_of_real_evictions(world_type, seed: int)
     world, preemptor = random_cluster(world_type, rng, social=True)
     rows = rows_of(world)
     budgets = world.plugin.evaluator.budgets.list()
-    done = dry_run(preemptor, rows, len(rows), budgets, USUAL_RULES)
+    done = dry_run(preemptor, rows, len(rows), budgets)
     found = done.shortlist.candidates() if done.shortlist is not None else []
     victims = {each.node_name: each.victims.pods for each in found}
     row = int(rng.choice(rows))
@@ -265,8 +280,8 @@ def test_what_is_done_together_is_what_is_done_node_by_node(world_type, seed: in
     rows = rows_of(world)
     wanted = rng.choice([1, 2, len(rows)])
     budgets = world.plugin.evaluator.budgets.list()
-    together = dry_run(preemptor, rows, wanted, budgets, USUAL_RULES)
-    alone = dry_run(preemptor, rows, wanted, budgets, USUAL_RULES, together=False)
+    together = dry_run(preemptor, rows, wanted, budgets)
+    alone = dry_run(preemptor, rows, wanted, budgets, together=False)
     found, expected = found_by(together), found_by(alone)
     assert found[0] == expected[0]
     if not expected[0]:
@@ -284,7 +299,7 @@ def test_a_pod_with_a_bound_claim_does_not_make_nodes_be_tried_one_by_one(
         world.add(make_pod(f"v{number}").on(f"n{number}").cpu("1").priority(0).claim(f"c{number}"))
     monkeypatch.setattr("kubesched.framework.preemption.dry_run.select_victims", None)
     preemptor = world.preemptor(make_pod("p").cpu("1").priority(10).claim(OWN).build())
-    done = dry_run(preemptor, rows_of(world), 3, Budgets(()), USUAL_RULES)
+    done = dry_run(preemptor, rows_of(world), 3, Budgets(()))
     victims = {each.node_name: each.victims.pods for each in done.shortlist.candidates()}
     assert {name: pods[0].metadata.name for name, pods in victims.items()} == {
         "n0": "v0",
@@ -309,7 +324,7 @@ def test_candidates_are_kept_in_the_order_of_the_visit(world_type) -> None:
     rows = np.array([world.table.row_of[f"n{number}"] for number in range(4)])
     preemptor = world.preemptor(pod)
     for together in (True, False):
-        done = dry_run(preemptor, rows, 2, Budgets(()), USUAL_RULES, together=together)
+        done = dry_run(preemptor, rows, 2, Budgets(()), together=together)
         assert [c.node_name for c in done.shortlist.candidates()] == ["n1", "n2"]
 
 
@@ -322,7 +337,7 @@ def test_candidates_that_violate_no_budget_come_first(world_type) -> None:
     preemptor = world.preemptor(make_pod("p").cpu("1").priority(10).build())
     budgets = world.plugin.evaluator.budgets.list()
     for together in (True, False):
-        done = dry_run(preemptor, rows_of(world), 4, budgets, USUAL_RULES, together=together)
+        done = dry_run(preemptor, rows_of(world), 4, budgets, together=together)
         found = [c.node_name for c in done.shortlist.candidates()]
         assert found == ["n1", "n3", "n0", "n2"]
 

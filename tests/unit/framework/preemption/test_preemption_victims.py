@@ -7,8 +7,8 @@ import pytest
 
 from kubesched.framework.interfaces import FilterPlugin, PreFilterPlugin
 from kubesched.framework.preemption.budgets import Budgets
-from kubesched.framework.preemption.dry_run import dry_run
-from kubesched.framework.preemption.victims import USUAL_RULES, VictimRules, select_victims
+from kubesched.framework.preemption.dry_run import DryRun
+from kubesched.framework.preemption.victims import USUAL_RULES, select_victims
 from kubesched.framework.runtime import Framework
 from kubesched.framework.status import Code, NodeToStatus, Status, error_status, unschedulable
 from kubesched.plugins.default_preemption import DefaultPreemption
@@ -334,7 +334,7 @@ def test_how_often_plugins_are_asked(watchful, pods, calls) -> None:
     plugin = watchful.framework.filter[0]
     preemptor = watchful.preemptor(watchful.pending().build())
     rows = np.array([0])
-    dry_run(preemptor, rows, 1, Budgets(()), VictimRules())
+    DryRun(preemptor, Budgets(())).find(rows, 1)
     assert plugin.calls == calls
 
 

@@ -1,4 +1,4 @@
-"""Victims kept between preemptions are those that a dry run finds anew.
+"""Dry runs kept between preemptions find what one node by node finds anew.
 
 Random histories: preemptors of a few classes in turn; in between pods come, go and start, nominations and budgets change,
 nodes come and go, time passes or is set back. Every shortlist must equal that of a dry run from scratch: candidates,
@@ -19,11 +19,10 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.node_statuses import NodeStatusColumns
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nodes.views import NodeColumns
-from kubesched.framework.preemption import known_victims as known_victims_module
+from kubesched.framework.preemption import dry_run as dry_run_module
 from kubesched.framework.preemption.budgets import Budgets
-from kubesched.framework.preemption.dry_run import dry_run, victims_on
-from kubesched.framework.preemption.known_victims import KnownVictims
-from kubesched.framework.preemption.victims import USUAL_RULES, Preemptor
+from kubesched.framework.preemption.dry_run import DryRun, KeptDryRuns
+from kubesched.framework.preemption.victims import Preemptor
 from kubesched.framework.runtime.pre_filter import run_pre_filter
 from kubesched.framework.status import Status
 from kubesched.scheduler.algorithm import SchedulingAlgorithm
@@ -53,7 +52,7 @@ class VictimHistory(History):
 
     def __init__(self, world_type, rng: Random) -> None:
         super().__init__(world_type, rng)
-        self.known = KnownVictims(self.world.table, "victims")
+        self.known = KeptDryRuns(self.world.table, "victims")
         self.memos: dict[str, dict] = {name: {} for name in TEMPLATES}
 
     def compare(self) -> None:
@@ -72,21 +71,25 @@ class VictimHistory(History):
         now_us = round(world.clock.now() * 1e6)
         preemptor = Preemptor(world.framework, state, info, now_us)
         known = self.known.of(preemptor, budgets)
-        found = None if known is None else known.find(preemptor, rows, wanted)
+        assert name != "affine" or known is None, "its filters are not row-local"
+        found = (known or DryRun(preemptor, budgets)).find(rows, wanted)
         fresh = Preemptor(world.framework, state, info, now_us)
-        done = dry_run(fresh, rows, wanted, budgets, USUAL_RULES)
-        if name == "affine":  # filters are not row-local
-            assert found is None
-        elif isinstance(found, NodeStatusColumns):
-            assert done.shortlist is None
-            assert found.explicit == done.statuses().explicit
+        expected = DryRun(fresh, budgets, together=False).find(rows, wanted)
+        if isinstance(found, NodeStatusColumns):
+            assert isinstance(expected, NodeStatusColumns)
+            assert told(found) == told(expected)
         else:
-            assert described(found) == described(done.shortlist)
+            assert described(found) == described(expected)
+
+
+def told(verdicts):
+    return {
+        name: (status.code, status.message, status.plugin)
+        for name, status in verdicts.explicit.items()
+    }
 
 
 def described(shortlist):
-    if shortlist is None:
-        return None
     candidates = [
         (c.node_name, [pod.metadata.name for pod in c.victims.pods], c.victims.pdb_violations)
         for c in shortlist.candidates()
@@ -98,9 +101,9 @@ def described(shortlist):
 @settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 2**32))
 @pytest.mark.parametrize("limit", [2**20, 1], ids=["all classes kept", "one class kept"])
-def test_kept_victims_are_those_of_a_dry_run(world_type, limit: int, seed: int) -> None:
+def test_kept_victims_are_those_of_a_run_node_by_node(world_type, limit: int, seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(known_victims_module, "BYTES_LIMIT", limit)
+        patch.setattr(dry_run_module, "BYTES_LIMIT", limit)
         history = VictimHistory(world_type, Random(seed))
         for _ in range(30):
             for _ in range(history.rng.randrange(4)):
@@ -139,7 +142,7 @@ class VerdictHistory(History):
 @pytest.mark.parametrize("limit", [2**20, 1], ids=["all classes kept", "one class kept"])
 def test_kept_verdicts_are_those_of_a_dry_run(world_type, limit: int, seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(known_victims_module, "BYTES_LIMIT", limit)
+        patch.setattr(dry_run_module, "BYTES_LIMIT", limit)
         history = VerdictHistory(world_type, Random(seed))
         for _ in range(30):
             for _ in range(history.rng.randrange(4)):
@@ -155,15 +158,15 @@ def full_nodes(world, count: int) -> None:
 
 
 def counted(monkeypatch) -> list[int]:
-    """How many rows are evaluated each time. There must be no dry run."""
+    """How many rows are evaluated each time."""
     evaluated: list[int] = []
+    evaluate = DryRun._evaluate
 
-    def counting(preemptor, rows, budgets):
+    def counting(run, rows, quota):
         evaluated.append(len(rows))
-        return victims_on(preemptor, rows, budgets)
+        return evaluate(run, rows, quota)
 
-    monkeypatch.setattr(known_victims_module, "victims_on", counting)
-    monkeypatch.setattr("kubesched.framework.preemption.evaluator.dry_run", None)
+    monkeypatch.setattr(DryRun, "_evaluate", counting)
     return evaluated
 
 
@@ -205,16 +208,16 @@ def test_only_changed_rows_are_evaluated_again_for_a_class_without_candidates(
     assert "Insufficient cpu" in answers[0][1], "evicting the low pods is not enough"
 
 
-def test_a_nominated_pod_gets_a_dry_run(make_world) -> None:
+def test_no_run_is_kept_for_a_nominated_pod(make_world) -> None:
     """Its own nomination does not stand in its way, as it does in that of others of its class."""
     world = make_world()
     full_nodes(world, 2)
-    known = KnownVictims(world.table, "victims")
+    known = KeptDryRuns(world.table, "victims")
     preemptor = world.preemptor(world.nominate("n0", "p", "1", 10))
     preemptor.state.class_memo = {}
     rows = world.table.order_rows.astype(np.intp)
     assert known.of(preemptor, Budgets(())) is None
     other = world.preemptor(make_pod("q").cpu("1").priority(10).build())
     other.state.class_memo = preemptor.state.class_memo
-    found = known.of(other, Budgets(())).find(other, rows, 2)
+    found = known.of(other, Budgets(())).find(rows, 2)
     assert [len(c.victims.pods) for c in found.candidates()] == [2, 1]
