@@ -13,7 +13,6 @@ from kubesched.base.errors import Conflict, NotFound
 from kubesched.playground.apimachinery.catalog import ResourceInfo
 from kubesched.playground.apimachinery.managed_fields.paths import custom_layout
 from kubesched.playground.apimachinery.objects import Json, JsonObject, encode, timestamp
-from kubesched.playground.apimachinery.schema.shape import shape_problems
 from kubesched.playground.apimachinery.schema.structural import fill_defaults, problems_of, prune
 from kubesched.playground.apimachinery.validation import one_of
 from kubesched.playground.registry.rest_storage import RestStorage
@@ -97,8 +96,6 @@ def validate_definition(obj: JsonObject) -> list[FieldError]:
         if not (version.get("schema") or {}).get("openAPIV3Schema"):
             path = f"spec.versions[{index}].schema.openAPIV3Schema"
             problems.append(required(path, "schemas are required"))
-    for path, schema in _schemas(versions):
-        problems += shape_problems(schema, path)
     if (spec.get("conversion") or {}).get("strategy") != "None":
         problems += one_of(
             spec["conversion"].get("strategy", ""), ("None",), "spec.conversion.strategy"
@@ -115,18 +112,6 @@ def _has_rules(schema: Json) -> bool:
     if isinstance(schema, dict):
         return bool(schema.get(RULES)) or any(map(_has_rules, schema.values()))
     return isinstance(schema, list) and any(map(_has_rules, schema))
-
-
-def _schemas(versions: list[JsonObject]) -> list[tuple[str, Json]]:
-    """The schemas of all versions, with their paths in messages.
-
-    Upstream: a schema shared by all versions is validated under the path of older definitions.
-    """
-    schemas = [(version.get("schema") or {}).get("openAPIV3Schema") for version in versions]
-    if schemas and all(schema == schemas[0] for schema in schemas):
-        return [("spec.validation.openAPIV3Schema", schemas[0])] if schemas[0] else []
-    paths = (f"spec.versions[{index}].schema.openAPIV3Schema" for index in range(len(schemas)))
-    return [(path, schema) for path, schema in zip(paths, schemas, strict=True) if schema]
 
 
 def custom_strategy(resource: ResourceInfo) -> Strategy:

@@ -96,6 +96,13 @@ def unknown_fields(group: str, kind: str, obj: JsonObject) -> dict[str, str]:
 
 _OWN = "Own"
 """Stands for a record in the types of its own fields."""
+_SCHEMA = "apiextensions.JSONSchemaProps"
+_SCHEMAS = {
+    "Schema": f"{_OWN} | None",
+    "SchemaOrArray": f"{_OWN} | list[{_OWN}] | None",
+    "SchemaOrBool": f"{_OWN} | bool | None",
+}
+"""What stands in the place of a schema within a schema."""
 
 
 @cache
@@ -136,8 +143,14 @@ def _fields(object_type: ObjectType, is_top: bool) -> list[Field]:
 
 
 def _python_type(ref: TypeRef, strict: bool, holder: str) -> Json:
+    if ref.name in _SCHEMAS:
+        # Unknown keywords are ignored: validators of other dialects have more.
+        return _SCHEMAS[ref.name] if holder == _SCHEMA else _record(_SCHEMA, False, False) | None
     if ref.shape == "scalar":
         return _SCALAR_TYPES[ref.name]
+    if holder == _SCHEMA and ref.item == TypeRef("scalar", "Schema"):
+        item = f"{_OWN} | None"
+        return f"list[{item}] | None" if ref.shape == "list" else f"dict[str, {item}] | None"
     if ref == TypeRef("list", item=TypeRef("object", holder)):
         return f"list[{_OWN}] | None"
     if ref.shape == "object":
@@ -174,6 +187,8 @@ def _locate(kind: ObjectType, steps: list[str], *, inside_container: bool) -> tu
     for step in steps:
         while ref.item is not None:
             ref = ref.item
+        if ref.name in _SCHEMAS:
+            ref = TypeRef("object", _SCHEMA)
         if ref.shape != "object":
             break
         holder = types()[ref.name]
