@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import functools
 import json
 import ssl
 
@@ -14,9 +13,8 @@ import pytest
 from kubesched.client.client_config import load_config
 from kubesched.client.pool import HttpTransport
 from kubesched.client.transport import HeaderBlock, Request
-from kubesched.playground import cluster as embedded_cluster
 from kubesched.playground.cluster import ClusterSettings, EmbeddedCluster
-from kubesched.playground.server.web import LIMITS, WebServer
+from kubesched.playground.server import web
 
 JSON = HeaderBlock({"Content-Type": "application/json", "Accept": "application/json"})
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -147,8 +145,7 @@ async def test_one_write_reaches_two_hundred_watchers(bare_cluster, tmp_path):
 async def test_a_watcher_that_stops_reading_is_cut_off_without_hurting_others(
     tmp_path, monkeypatch
 ):
-    impatient = functools.partial(WebServer, limits=dataclasses.replace(LIMITS, send_s=0.2))
-    monkeypatch.setattr(embedded_cluster, "WebServer", impatient)
+    monkeypatch.setattr(web, "LIMITS", dataclasses.replace(web.LIMITS, send_s=0.2))
     kubeconfig = tmp_path / "kubeconfig"
     async with EmbeddedCluster(ClusterSettings(kubeconfig=kubeconfig, history_limit=64)) as cluster:
         host, port = cluster.url.removeprefix("https://").split(":")

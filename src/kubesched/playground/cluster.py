@@ -25,6 +25,7 @@ from typing import Self
 from kubesched.base.certificates import write_private
 from kubesched.base.clock import Clock, SystemClock
 from kubesched.base.errors import KubeschedError
+from kubesched.base.http_server.listener import Listener
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.playground import control_plane as bootstrap
 from kubesched.playground import pki
@@ -34,9 +35,9 @@ from kubesched.playground.client.local import LocalApi
 from kubesched.playground.control_plane import build_registry
 from kubesched.playground.controller_manager import ControllerOptions, ControllerSet, start_all
 from kubesched.playground.kubelet.options import KubeletOptions
+from kubesched.playground.server import web
 from kubesched.playground.server.api_server import ApiServer
 from kubesched.playground.server.memory_transport import MemoryTransport
-from kubesched.playground.server.web import WebServer
 from kubesched.playground.storage.journal import SqliteJournal
 from kubesched.playground.storage.store import DEFAULT_HISTORY_LIMIT, Store
 
@@ -97,7 +98,7 @@ class EmbeddedCluster:
         self.rng = rng or random.Random(secrets.randbits(64))
         self.token = ""
         self._certificates: pki.Certificates | None = None
-        self._web: WebServer | None = None
+        self._listener: Listener | None = None
         self._stack = contextlib.AsyncExitStack()
 
     @property
@@ -115,8 +116,8 @@ class EmbeddedCluster:
 
     @property
     def port(self) -> int:
-        assert self._web is not None, "the cluster has not been started"
-        return self._web.port
+        assert self._listener is not None, "the cluster has not been started"
+        return self._listener.port
 
     async def __aenter__(self) -> Self:
         async with contextlib.AsyncExitStack() as stack:
@@ -168,12 +169,13 @@ class EmbeddedCluster:
     async def _start_web(
         self, stack: contextlib.AsyncExitStack, certificates: pki.Certificates
     ) -> None:
-        tls = certificates.server_context()
-        self._web = WebServer(self.server, tls=tls, clock=self.clock)
-        self._web.listen(self.settings.address, self.settings.port)
+        settings, tls = self.settings, certificates.server_context()
+        listener = self._listener = web.listen(
+            self.server, settings.address, settings.port, tls=tls, clock=self.clock
+        )
         group = await stack.enter_async_context(asyncio.TaskGroup())
-        stack.push_async_callback(self._web.stop)
-        serving = group.create_task(self._web.serve(), name="embedded/api server")
+        stack.push_async_callback(listener.close, 0.0)
+        serving = group.create_task(listener.serve(), name="embedded/api server")
         stack.callback(serving.cancel)
 
     def _open_store(self) -> tuple[Store, SqliteJournal | None]:

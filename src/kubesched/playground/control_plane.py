@@ -10,8 +10,9 @@ from kubesched.playground.apimachinery.catalog import ResourceCatalog, served
 from kubesched.playground.apimachinery.objects import JsonObject
 from kubesched.playground.apimachinery.releases import release_of
 from kubesched.playground.registry.namespace_defaults import (
-    DefaultServiceAccounts,
-    RootCertificates,
+    NamespaceDefault,
+    default_service_account,
+    root_certificate,
 )
 from kubesched.playground.registry.rest_storage import RestStorage, WriteOptions
 from kubesched.playground.resources.admission.limit_ranges import check_limits
@@ -43,7 +44,7 @@ def build_registry(
         release=release_of(gates),
     )
     custom_resources = CustomResources(registry)
-    DefaultServiceAccounts(registry)
+    NamespaceDefault(registry, "serviceaccounts", default_service_account())
     registry.checks += [check_limits, charge_quotas]
     custom_resources.resume()
     bootstrap(registry)
@@ -132,5 +133,5 @@ def publish(registry: RestStorage, ca_certificate: str, address: str, port: int)
         },
     }
     _ensure(registry, "configmaps", "kube-system", authentication)
-    RootCertificates(registry, ca_certificate)
+    NamespaceDefault(registry, "configmaps", root_certificate(ca_certificate))
     registry.admits_service_accounts = True

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from kubesched.base.clock import Clock
 from kubesched.base.errors import ApiError, NotFound
 from kubesched.base.logs import get_logger
+from kubesched.base.rate_limit import TokenBucket
 from kubesched.playground.apimachinery.objects import JsonObject, object_reference, timestamp
 from kubesched.playground.client.local import LocalApi
 
@@ -46,10 +47,7 @@ class EventRecorder:
         self._api = api
         self._clock = clock
         self._enabled = enabled
-        self._per_second = per_second
-        self._burst = burst
-        self._tokens = float(burst)
-        self._refilled_at = clock.monotonic()
+        self._tokens = TokenBucket(per_second, burst, clock=clock)
         self._recent: OrderedDict[tuple[str, ...], _Remembered] = OrderedDict()
         self._sequence = 0
         self.dropped = 0
@@ -67,16 +65,6 @@ class EventRecorder:
         """Record a Warning event; `where` may hold `host` and `field_path`."""
         self._record(obj, "Warning", component, reason, message, **where)
 
-    def is_exhausted(self) -> bool:
-        """Whether an event recorded now would be dropped; if so, counts it as dropped."""
-        if not self._enabled:
-            return True
-        self._refill()
-        if self._tokens >= 1.0:
-            return False
-        self.dropped += 1
-        return True
-
     def _record(
         self,
         obj: JsonObject,
@@ -89,7 +77,7 @@ class EventRecorder:
     ) -> None:
         if not self._enabled:
             return
-        if not self._take_token():
+        if not self._tokens.take():
             self.dropped += 1
             return
         reference = object_reference(obj)
@@ -118,18 +106,6 @@ class EventRecorder:
             # A terminating namespace rejects new events; that must not stop the caller.
             self.dropped += 1
             log.info("Event not written", v=4, reason=reason, about=reference["name"], err=error)
-
-    def _refill(self) -> None:
-        now = self._clock.monotonic()
-        self._tokens = min(self._burst, self._tokens + (now - self._refilled_at) * self._per_second)
-        self._refilled_at = now
-
-    def _take_token(self) -> bool:
-        self._refill()
-        if self._tokens < 1.0:
-            return False
-        self._tokens -= 1.0
-        return True
 
     def _repeat(self, known: _Remembered) -> bool:
         patch = {"count": known.count + 1, "lastTimestamp": timestamp(self._clock.now())}

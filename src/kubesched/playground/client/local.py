@@ -10,6 +10,7 @@ Returned objects are shared with the store and must not be changed. Objects pass
 from __future__ import annotations
 
 import builtins
+import contextlib
 import random
 from collections.abc import Callable
 from typing import Literal, TypeAlias
@@ -207,6 +208,13 @@ class LocalApi:
     ) -> JsonObject:
         """Patch an object read from this API."""
         return self.patch(resource, namespace_of(obj), name_of(obj), patch, subresource=subresource)
+
+    def remove_finalizer(self, resource: Resource, obj: JsonObject, finalizer: str) -> None:
+        """Remove a finalizer of an object read from this API, unless the object is gone."""
+        kept = [item for item in obj["metadata"].get("finalizers") or () if item != finalizer]
+        patch = {"metadata": {"uid": uid_of(obj), "finalizers": kept or None}}
+        with contextlib.suppress(NotFound):
+            self.patch_object(resource, obj, patch)
 
     def delete_object(
         self,

@@ -71,11 +71,11 @@ class GarbageCollector(Controller[Task]):
         if ORPHAN_FINALIZER in finalizers:
             for dependent in list(self._dependents.get(uid_of(owner), ())):
                 self._drop_owners(dependent, {uid_of(owner)})
-            self._remove_finalizer(where, owner, ORPHAN_FINALIZER)
+            self.api.remove_finalizer(where.resource, owner, ORPHAN_FINALIZER)
         elif FOREGROUND_FINALIZER in finalizers:
             blocking = self._blocking_dependents(uid_of(owner))
             if not blocking:
-                self._remove_finalizer(where, owner, FOREGROUND_FINALIZER)
+                self.api.remove_finalizer(where.resource, owner, FOREGROUND_FINALIZER)
             for dependent in blocking:
                 self.queue.add(("dependent", dependent))
 
@@ -174,10 +174,6 @@ class GarbageCollector(Controller[Task]):
             return
         references = [owner for owner in owners_of(obj) if owner.get("uid") not in uids]
         self._write(where, obj, {"ownerReferences": references or None})
-
-    def _remove_finalizer(self, where: ObjectId, obj: JsonObject, finalizer: str) -> None:
-        finalizers = [item for item in obj["metadata"].get("finalizers") or () if item != finalizer]
-        self._write(where, obj, {"finalizers": finalizers or None})
 
     def _write(self, where: ObjectId, obj: JsonObject, metadata: JsonObject) -> None:
         patch = {"metadata": {"uid": uid_of(obj), **metadata}}

@@ -29,7 +29,7 @@ from kubesched.playground.apimachinery.pods import (
     phase_of,
     ready_since,
 )
-from kubesched.playground.client.controller import ControllerContext
+from kubesched.playground.client.controller import Controller
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
@@ -207,30 +207,25 @@ def pod_from_template(template: JsonObject, owner: JsonObject) -> JsonObject:
 class PodControl:
     """Creates and deletes pods for one kind of owner."""
 
-    def __init__(self, context: ControllerContext, component: str) -> None:
-        self._api = context.api
-        self._events = context.events
-        self._component = component
+    def __init__(self, controller: Controller[Any]) -> None:
+        self._controller = controller
 
     def create(self, pod: JsonObject, owner: JsonObject) -> JsonObject:
         """Create the pod; a failure is recorded as an event on the owner and raised."""
         try:
-            created = self._api.create("pods", pod, namespace_of(owner))
+            created = self._controller.api.create("pods", pod, namespace_of(owner))
         except ApiError as error:
-            self._events.warning(owner, self._component, "FailedCreate", f"Error creating: {error}")
+            self._controller.warning(owner, "FailedCreate", f"Error creating: {error}")
             raise
-        self._events.normal(
-            owner, self._component, "SuccessfulCreate", f"Created pod: {name_of(created)}"
-        )
+        self._controller.normal(owner, "SuccessfulCreate", f"Created pod: {name_of(created)}")
         return created
 
     def delete(self, pod: JsonObject, owner: JsonObject) -> None:
         """Delete the pod gracefully; ignores pods that no longer exist."""
         try:
-            is_deleted = self._api.delete_object("pods", pod)
+            is_deleted = self._controller.api.delete_object("pods", pod)
         except ApiError as error:
-            self._events.warning(owner, self._component, "FailedDelete", f"Error deleting: {error}")
+            self._controller.warning(owner, "FailedDelete", f"Error deleting: {error}")
             raise
         if is_deleted:
-            message = f"Deleted pod: {name_of(pod)}"
-            self._events.normal(owner, self._component, "SuccessfulDelete", message)
+            self._controller.normal(owner, "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")

@@ -59,7 +59,7 @@ class ReplicaSetController(OwnerController):
         super().__init__(context)
         self._tally = self.informers.informer("pods").derive(ReplicaTally)
         self._siblings = Dependents(self.api, self.owners)
-        self._pod_control = PodControl(context, self.component)
+        self._pod_control = PodControl(self)
         self._reported: dict[str, JsonObject] = {}  # the last status written, by key
 
     def sync(self, key: str) -> float | None:

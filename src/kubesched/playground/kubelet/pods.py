@@ -214,8 +214,6 @@ class PodPlayer(Controller[str]):
         return after if after is not pod else None
 
     def _tell(self, event: StageEvent, pod: JsonObject) -> None:
-        if self.events.is_exhausted():
-            return
         record = self.events.warning if event.type == "Warning" else self.events.normal
         node = node_name_of(pod)
         subjects = [None] if event.scope == "pod" else transitions.containers_in(pod, event.scope)

@@ -1,4 +1,4 @@
-"""Creates each namespace's default service account and root certificate config map.
+"""Objects that every namespace has: the default service account, and the root certificate.
 
 The namespace controller empties namespaces that are being deleted.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kubesched.base.errors import Forbidden
 from kubesched.base.logs import get_logger
-from kubesched.playground.apimachinery.objects import JsonObject
+from kubesched.playground.apimachinery.objects import JsonObject, copy_json
 from kubesched.playground.registry.rest_storage import RestStorage, WriteOptions
 from kubesched.playground.storage.store import Change
 
@@ -19,38 +19,24 @@ _DESCRIPTION = "The certificate that the API server's own certificate is signed 
 _MANAGER = WriteOptions(manager="kube-controller-manager")
 
 
-class DefaultServiceAccounts:
-    """Creates every namespace's default account, and recreates it after a deletion."""
+def default_service_account() -> JsonObject:
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
 
-    def __init__(self, registry: RestStorage) -> None:
-        self._registry = registry
+
+def root_certificate(certificate: str) -> JsonObject:
+    annotations = {"kubernetes.io/description": _DESCRIPTION}
+    metadata = {"name": ROOT_CERTIFICATE, "annotations": annotations}
+    data = {"ca.crt": certificate}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+
+
+class NamespaceDefault:
+    """Keeps an object in every namespace: creates it anew, and restores its data."""
+
+    def __init__(self, registry: RestStorage, resource: str, obj: JsonObject) -> None:
+        self._registry, self._resource, self._obj = registry, resource, obj
         registry.store.subscribe("namespaces", self._on_namespace)
-        registry.store.subscribe("serviceaccounts", self._on_service_account)
-
-    def _on_namespace(self, change: Change) -> None:
-        if change.type == "ADDED":
-            self._ensure(change.entry.obj["metadata"]["name"])
-
-    def _on_service_account(self, change: Change) -> None:
-        metadata = change.entry.obj["metadata"]
-        if change.type == "DELETED" and metadata["name"] == "default":
-            self._ensure(metadata["namespace"])
-
-    def _ensure(self, namespace: str) -> None:
-        if self._registry.store.get("serviceaccounts", namespace, "default") is None:
-            metadata = {"name": "default"}
-            account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
-            _create(self._registry, "serviceaccounts", namespace, account)
-
-
-class RootCertificates:
-    """Keeps the cluster's root certificate in every namespace."""
-
-    def __init__(self, registry: RestStorage, certificate: str) -> None:
-        self._registry = registry
-        self._data = {"ca.crt": certificate}
-        registry.store.subscribe("namespaces", self._on_namespace)
-        registry.store.subscribe("configmaps", self._on_config_map)
+        registry.store.subscribe(resource, self._on_object)
         for entry in list(registry.store.collection("namespaces").entries()):
             self._ensure(entry.obj["metadata"]["name"])
 
@@ -58,33 +44,25 @@ class RootCertificates:
         if change.type == "ADDED":
             self._ensure(change.entry.obj["metadata"]["name"])
 
-    def _on_config_map(self, change: Change) -> None:
+    def _on_object(self, change: Change) -> None:
         metadata = change.entry.obj["metadata"]
-        if metadata["name"] == ROOT_CERTIFICATE:
+        if metadata["name"] == self._obj["metadata"]["name"]:
             self._ensure(metadata["namespace"])
 
     def _ensure(self, namespace: str) -> None:
-        known = self._registry.store.get("configmaps", namespace, ROOT_CERTIFICATE)
-        if known is None:
-            metadata = {
-                "name": ROOT_CERTIFICATE,
-                "annotations": {"kubernetes.io/description": _DESCRIPTION},
-            }
-            config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
-            _create(
-                self._registry, "configmaps", namespace, {**config_map, "data": dict(self._data)}
+        registry, wanted = self._registry, self._obj
+        resource = registry.catalog.get(self._resource)
+        known = registry.store.get(resource.storage_key, namespace, wanted["metadata"]["name"])
+        if known is not None:
+            if "data" in wanted and known.obj.get("data") != wanted["data"]:
+                registry.modify(resource, known, lambda obj: {**obj, "data": dict(wanted["data"])})
+            return
+        entry = registry.store.get("namespaces", "", namespace)
+        if entry is None or entry.obj["metadata"].get("deletionTimestamp"):
+            return
+        try:
+            registry.create(resource, namespace, copy_json(wanted), _MANAGER)
+        except Forbidden as error:  # the quota is exhausted
+            log.warning(
+                "Default object not created", resource=resource.key, namespace=namespace, err=error
             )
-        elif known.obj.get("data") != self._data:
-            resource = self._registry.catalog.get("configmaps")
-            self._registry.modify(resource, known, lambda obj: {**obj, "data": dict(self._data)})
-
-
-def _create(registry: RestStorage, resource: str, namespace: str, obj: JsonObject) -> None:
-    """Create an object unless its namespace is terminating or its quota is exhausted."""
-    entry = registry.store.get("namespaces", "", namespace)
-    if entry is None or entry.obj["metadata"].get("deletionTimestamp"):
-        return
-    try:
-        registry.create(registry.catalog.get(resource), namespace, obj, _MANAGER)
-    except Forbidden as error:
-        log.warning("Default object not created", resource=resource, namespace=namespace, err=error)

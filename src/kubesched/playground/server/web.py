@@ -91,52 +91,22 @@ class ApiApplication:
         return self._server.access.authenticate(token) if scheme == "Bearer" else None
 
 
-class WebServer:
-    """Listens on one address: `listen`, then run `serve` until cancelled, then `stop`."""
+def listen(
+    server: ApiServer, host: str, port: int, *, tls: ssl.SSLContext | None, clock: Clock
+) -> Listener:
+    """A listener on this address; port 0 chooses a free one.
 
-    def __init__(
-        self,
-        server: ApiServer,
-        *,
-        tls: ssl.SSLContext | None,
-        clock: Clock,
-        limits: Limits = LIMITS,
-    ) -> None:
-        self._application = ApiApplication(server)
-        self._tls = tls
-        self._clock = clock
-        self._limits = limits
-        self._listener: Listener | None = None
-        self.port = 0
-
-    def listen(self, host: str, port: int) -> None:
-        """Open the socket; with port 0 a free port is chosen, which `port` returns."""
-        try:
-            sock = open_socket(host, port)
-        except OSError as error:
-            raise KubeschedError(
-                f"cannot listen on {host}:{port}: {error.strerror or error}"
-            ) from error
-        tls = self._tls
-        self._listener = Listener(
-            sock,
-            None if tls is None else lambda: tls,
-            self._application,
-            clock=self._clock,
-            limits=self._limits,
-        )
-        self.port = self._listener.port
-
-    async def serve(self) -> None:
-        """Serve until cancelled."""
-        assert self._listener is not None, "listen comes first"
-        await self._listener.serve()
-
-    async def stop(self) -> None:
-        """Stop listening and end every connection, watches included."""
-        if self._listener is not None:
-            await self._listener.close(0.0)
-            self._listener = None
+    Raises:
+        KubeschedError: the address cannot be used.
+    """
+    try:
+        sock = open_socket(host, port)
+    except OSError as error:
+        raise KubeschedError(
+            f"cannot listen on {host}:{port}: {error.strerror or error}"
+        ) from error
+    context = None if tls is None else lambda: tls
+    return Listener(sock, context, ApiApplication(server), clock=clock, limits=LIMITS)
 
 
 def _api_error(refusal: Refusal) -> ApiError:

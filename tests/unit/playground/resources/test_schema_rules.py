@@ -59,7 +59,5 @@ async def test_a_definition_without_rules_has_no_warning(http):
     ],
 )  # fmt: skip
 def test_a_schema_of_the_wrong_types_is_refused(api, schema):
-    with pytest.raises(
-        BadRequest, match="cannot unmarshal .* into Go struct field JSONSchemaProps"
-    ):
+    with pytest.raises(BadRequest, match="into Go struct field JSONSchemaProps"):
         api.create("customresourcedefinitions.apiextensions.k8s.io", definition(schema))

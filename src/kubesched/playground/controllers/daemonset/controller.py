@@ -86,7 +86,7 @@ class DaemonSetController(OwnerController):
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self._nodes = self.watch("nodes", self._node_changed)
-        self._pod_control = PodControl(context, self.component)
+        self._pod_control = PodControl(self)
         self._history = RevisionHistory(self.api, self.informers, CONTROLLER_REVISION_HASH)
         self._failed: dict[tuple[str, str], tuple[int, float]] = {}  # (uid, node): count, last time
 

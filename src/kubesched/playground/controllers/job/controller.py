@@ -59,11 +59,7 @@ from kubesched.playground.controllers.job.policies import (
     parse_indexes,
     success_policy_message,
 )
-from kubesched.playground.controllers.job.tracking import (
-    Tally,
-    has_finalizer,
-    remove_finalizer,
-)
+from kubesched.playground.controllers.job.tracking import FINALIZER, Tally, has_finalizer
 from kubesched.playground.controllers.ownership import (
     OwnerController,
     owner_key,
@@ -104,7 +100,7 @@ class JobController(OwnerController):
         self._group: JsonObject | None = None
         """The pod group of the Job that is being synced."""
         self._all_pods = self.watch("pods", self._free_stray_pod)
-        self._pod_control = PodControl(context, self.component)
+        self._pod_control = PodControl(self)
         self._failures: dict[
             str, tuple[int, float]
         ] = {}  # job uid: consecutive failures, the last one
@@ -125,7 +121,7 @@ class JobController(OwnerController):
         if is_finished(job):
             for pod in pods:
                 if has_finalizer(pod):
-                    remove_finalizer(self.api, pod)
+                    self.api.remove_finalizer("pods", pod, FINALIZER)
             return self._expire(job)
         if self._groups is not None:
             self._group = self._groups.group_of(job, pods)
@@ -153,7 +149,7 @@ class JobController(OwnerController):
         ended |= {uid_of(pod) for pod in pods if is_ignored(pod)}
         for pod in pods:
             if uid_of(pod) in ended and has_finalizer(pod):
-                remove_finalizer(self.api, pod)
+                self.api.remove_finalizer("pods", pod, FINALIZER)
         tally.settle({uid_of(pod): pod for pod in self.dependents.of(job)})
         job = self._write_counts(job, tally, pods)
         self._remember_failures(job, before, tally)
@@ -369,7 +365,7 @@ class JobController(OwnerController):
     def _delete(self, job: JsonObject, pod: JsonObject) -> None:
         """Delete a pod without counting it as a failure: the finalizer is removed first."""
         if has_finalizer(pod):
-            remove_finalizer(self.api, pod)
+            self.api.remove_finalizer("pods", pod, FINALIZER)
         self._pod_control.delete(pod, job)
 
     # -- status ----------------------------------------------------------------------------------
@@ -462,7 +458,7 @@ class JobController(OwnerController):
         owner = owner_key(pod, "Job", "batch")
         job = self.owners.get(owner) if owner is not None else None
         if job is None or not is_controlled_by(pod, uid_of(job)):
-            remove_finalizer(self.api, pod)
+            self.api.remove_finalizer("pods", pod, FINALIZER)
 
     # -- events ----------------------------------------------------------------------------------
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kubesched.base.errors import NotFound
 from kubesched.playground.apimachinery.objects import (
     JsonObject,
     is_deleting,
@@ -23,7 +22,6 @@ from kubesched.playground.apimachinery.objects import (
     uid_of,
 )
 from kubesched.playground.apimachinery.pods import FAILED, SUCCEEDED, phase_of
-from kubesched.playground.client.local import LocalApi
 
 FINALIZER = "batch.kubernetes.io/job-tracking"
 
@@ -98,15 +96,3 @@ def is_failed(pod: JsonObject, *, replaces_terminating: bool) -> bool:
 
 def has_finalizer(pod: JsonObject) -> bool:
     return FINALIZER in (pod["metadata"].get("finalizers") or ())
-
-
-def remove_finalizer(api: LocalApi, pod: JsonObject) -> None:
-    """Step 2: remove the pod's finalizer; ignores pods that no longer exist."""
-    finalizers = [
-        finalizer for finalizer in pod["metadata"].get("finalizers") or () if finalizer != FINALIZER
-    ]
-    patch = {"metadata": {"uid": uid_of(pod), "finalizers": finalizers or None}}
-    try:
-        api.patch_object("pods", pod, patch)
-    except NotFound:
-        return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from kubesched.base.errors import NotFound
 from kubesched.playground.apimachinery.objects import (
     JsonObject,
     is_deleting,
@@ -71,18 +70,11 @@ class VolumeProtection(Controller[Key]):
 
     def _protect(self, resource: str, obj: JsonObject, finalizer: str, is_used: bool) -> None:
         finalizers: list[str] = obj["metadata"].get("finalizers") or []
-        if not is_deleting(obj):
-            if finalizer not in finalizers:
-                self._write(resource, obj, [*finalizers, finalizer])
-        elif finalizer in finalizers and not is_used:
-            self._write(resource, obj, [item for item in finalizers if item != finalizer])
-
-    def _write(self, resource: str, obj: JsonObject, finalizers: list[str]) -> None:
-        patch = {"metadata": {"uid": uid_of(obj), "finalizers": finalizers or None}}
-        try:
+        if not is_deleting(obj) and finalizer not in finalizers:
+            patch = {"metadata": {"uid": uid_of(obj), "finalizers": [*finalizers, finalizer]}}
             self.api.patch_object(resource, obj, patch)
-        except NotFound:
-            return
+        elif is_deleting(obj) and finalizer in finalizers and not is_used:
+            self.api.remove_finalizer(resource, obj, finalizer)
 
     def _is_used(self, claim: JsonObject) -> bool:
         """Whether a bound pod that has not finished mounts the claim."""
