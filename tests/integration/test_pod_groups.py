@@ -138,3 +138,52 @@ async def test_kubectl_knows_the_kinds(running, kubectl):
         '{"spec":{"schedulingPolicy":{"gang":{"minGroupCount":2}}}}',
     )
     assert "spec.schedulingPolicy: Invalid value: null: field is immutable" in refused.err
+
+
+async def test_a_gang_shares_a_claim_that_is_made_for_it(tmp_path, kubectl, eventually):
+    """One device per node: all members go where the claim of their group has its device."""
+    gates = features.parse("GenericWorkload=true,DRAWorkloadResourceClaims=true")
+    settings = PlaygroundSettings(kubeconfig=tmp_path / "kubeconfig", nodes=3, gates=gates)
+    requests = [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]
+    resource = {"apiVersion": "resource.k8s.io/v1"}
+    slices = [
+        {
+            **resource,
+            "kind": "ResourceSlice",
+            "metadata": {"name": f"s{number}"},
+            "spec": {
+                "driver": "gpu.example.com",
+                "nodeName": f"node-{number}",
+                "pool": {"name": f"node-{number}", "resourceSliceCount": 1},
+                "devices": [{"name": "gpu-0"}],
+            },
+        }
+        for number in range(3)
+    ]
+    entries = [{"name": "gpu", "resourceClaimTemplateName": "one"}]
+    gang = group("gang", 3)
+    gang["spec"]["resourceClaims"] = entries
+    pods = members("gang", range(3))
+    for pod in pods:
+        pod["spec"]["resourceClaims"] = entries
+    async with playground(settings) as running:
+        api = running.cluster.api
+        device_class = {**resource, "kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {}}
+        template = {**resource, "kind": "ResourceClaimTemplate", "metadata": {"name": "one"}}
+        template["spec"] = {"spec": {"devices": {"requests": requests}}}
+        await apply(kubectl, device_class, *slices, template, gang, *pods)
+        await kubectl("wait", "pods", "-l", "gang=gang", "--for=condition=Ready", "--timeout=60s")
+        (claim,) = api.list("resourceclaims.resource.k8s.io", "default")[0]
+        nodes = {pod["spec"]["nodeName"] for pod in api.list("pods", "default", "gang")[0]}
+        (result,) = claim["status"]["allocation"]["devices"]["results"]
+        assert nodes == {result["pool"]}
+        (user,) = claim["status"]["reservedFor"]
+        assert (user["resource"], user["name"]) == ("podgroups", "gang")
+
+        await kubectl("delete", "pods", "-l", "gang=gang", "--timeout=60s")
+        await kubectl("delete", "podgroup", "gang", "--timeout=60s")
+        await eventually(
+            running.cluster,
+            lambda: not api.list("resourceclaims.resource.k8s.io", "default")[0],
+            "the claim leaves with its group",
+        )

@@ -379,7 +379,7 @@ class ForgetsWhatItGave(SimulatedProcess):
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         tracker = next(iter(self.assembly.frameworks.values())).handle.dra_manager.claims
-        tracker.add_in_flight = lambda _uid, _allocation: None
+        tracker.add_in_flight = lambda *_: None
         tracker.assume = lambda _claim: True
 
 

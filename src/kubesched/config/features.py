@@ -296,7 +296,6 @@ def from_map(wanted: Mapping[str, bool], versions: Versions = DEFAULT_VERSIONS) 
 NOT_IMPLEMENTED = {
     "GangScheduling": "pod groups of kube-scheduler 1.36",
     "WorkloadAwarePreemption": "pod groups of kube-scheduler 1.36",
-    "DRAWorkloadResourceClaims": "device claims of pod groups",
     "DRADerivedAttributes": "derived device attributes",
     "DRADeviceCompatibilityGroups": "compatibility groups of devices",
     "DRAOptionalNodeOperations": "devices without node operations",

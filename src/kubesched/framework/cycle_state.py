@@ -84,6 +84,8 @@ class CycleState:
     cycle = 0
     # Equal for pods that batching may treat as identical; None for an unsigned pod.
     signature: bytes | None = None
+    # While the members of a PodGroup are tried: the same object for all of them.
+    group_trial: object | None = None
 
     def __init__(self) -> None:
         self._data: dict[str, Any] = {}

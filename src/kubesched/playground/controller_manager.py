@@ -211,6 +211,7 @@ def start_all(
         ResourceQuotaController: (everything,),
         PodGcController: (options.finished_pod_limit,),
         JobController: (gates.enabled("WorkloadWithJob"),),
+        ResourceClaimController: (gates.enabled("DRAWorkloadResourceClaims"),),
         NodeLifecycleController: (options.node_monitor_grace_s,),
     }
     left_out = {controller for controller in CONTROLLERS if controller.name in options.disabled}

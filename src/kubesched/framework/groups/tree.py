@@ -76,5 +76,3 @@ class GroupCycle:
 
     member_states: dict[str, CycleState] = field(default_factory=dict)
     """The states of members that got as far as PreFilter, by UID."""
-    values: dict[str, Any] = field(default_factory=dict)
-    """What plugins keep for later members."""

@@ -291,7 +291,14 @@ class _Teller:
         matching, by_request = self._narrowed(of_class, request.selectors, f"request {name}")
         used = [one.id for one in matching if self._allocated.is_allocated(one.id)]
         holders = [
-            DeviceHolder(device=str(device), claim=key_of(held.metadata), pods=pods_of(held))
+            DeviceHolder(
+                device=str(device),
+                claim=key_of(held.metadata),
+                pods=[
+                    *users_of(held),
+                    *(f"podgroup {name}" for name in users_of(held, "podgroups")),
+                ],
+            )
             for device in used[:MOST_HOLDERS]
             for held in self._holders.get(device, ())
         ]
@@ -411,10 +418,10 @@ def holders_of(claims: Iterable[ResourceClaim]) -> dict[DeviceID, list[ResourceC
     return holders
 
 
-def pods_of(claim: ResourceClaim) -> list[str]:
-    """The pods that an allocated claim is reserved for."""
+def users_of(claim: ResourceClaim, resource: str = "pods") -> list[str]:
+    """The pods or pod groups that an allocated claim is reserved for."""
     users = claim.status.reserved_for or ()
-    return [f"{claim.metadata.namespace}/{u.name}" for u in users if u.resource == "pods"]
+    return [f"{claim.metadata.namespace}/{u.name}" for u in users if u.resource == resource]
 
 
 def _candidate(candidates: Candidates, request: Request, pooled: PooledDevice) -> Candidate | None:

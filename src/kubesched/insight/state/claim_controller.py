@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from msgspec import structs
+from msgspec import structs, to_builtins
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.resource_v1 import (
@@ -83,22 +83,19 @@ def without_stale_reservations(
     claim: ResourceClaim, is_alive: Callable[[str], bool]
 ) -> list[Json] | None:
     """The remaining reservations, or None if none has to be removed."""
-    consumers = claim.status.reserved_for or ()
-    remaining = [
-        {"resource": consumer.resource, "name": consumer.name, "uid": consumer.uid}
-        for consumer in consumers
-        if is_alive(consumer.uid)
-    ]
-    return remaining if len(remaining) < len(consumers) else None
+    changed = released(claim, is_alive)
+    return None if changed is None else to_builtins(changed.status.reserved_for or [])
 
 
 def released(claim: ResourceClaim, is_alive: Callable[[str], bool]) -> ResourceClaim | None:
-    """The claim without stale reservations, or None if it has none.
+    """The claim without stale reservations of pods, or None if it has none.
 
     Devices are freed with the last reservation.
     """
     consumers = claim.status.reserved_for or ()
-    remaining = [consumer for consumer in consumers if is_alive(consumer.uid)]
+    remaining = [
+        consumer for consumer in consumers if consumer.resource != "pods" or is_alive(consumer.uid)
+    ]
     if len(remaining) == len(consumers):
         return None
     if remaining:

@@ -481,9 +481,9 @@ def _share_promises(live: Framework, core: Framework) -> None:
     for claim in tracker._assumed.values():
         promised.assume(claim)
     counted = dict(promised._counted.values())
-    for uid, allocation in tracker._in_flight.items():
-        if uid not in counted or not holds_the_same(allocation, counted[uid]):
-            promised.add_in_flight(uid, allocation)
+    for uid, known in tracker._in_flight.items():
+        if uid not in counted or not holds_the_same(known.allocation, counted[uid]):
+            promised.add_in_flight(uid, known.allocation, next(iter(known.pods)))
 
 
 def _share_assumptions(mine: AssumeCache[Any], theirs: AssumeCache[Any]) -> None:

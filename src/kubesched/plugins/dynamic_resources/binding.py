@@ -17,11 +17,11 @@ from weakref import WeakValueDictionary
 from msgspec import structs, to_builtins
 
 from kubesched.api.core_v1 import Pod, PodExtendedResourceClaimStatus
+from kubesched.api.meta import ObjectMeta
 from kubesched.api.names import key_of
 from kubesched.api.resource_v1 import (
     FINALIZER,
     ResourceClaim,
-    ResourceClaimConsumerReference,
     ResourceClaimStatus,
 )
 from kubesched.api.times import format_time
@@ -68,6 +68,7 @@ class ClaimBinder:
         client: SchedulerClient,
         claims: ClaimTracker,
         *,
+        of_groups: bool = False,
         binding_timeout_s: float,
         has_binding_conditions: bool,
         keeps_pending: bool = True,
@@ -80,6 +81,7 @@ class ClaimBinder:
         self._handle = handle
         self._client = client
         self._claims = claims
+        self._of_groups = of_groups
         self._binding_timeout_s = binding_timeout_s
         self._has_binding_conditions = has_binding_conditions
         self._keeps_pending = keeps_pending
@@ -87,7 +89,7 @@ class ClaimBinder:
         self._unanswered: set[str] = set()
         """UIDs of in-flight claims whose allocation write got no response: it may be stored."""
         self._unreserving: dict[str, dict[asyncio.Event, None]] = {}
-        """Pod UID -> pending writes that release an earlier attempt's reservations."""
+        """UID of a pod or group -> pending writes that release its earlier reservations."""
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """Claim UID -> lock held by the claim's writer."""
 
@@ -103,7 +105,7 @@ class ClaimBinder:
         for info in state.claims:
             # In-flight claims are always resolved: an allocation that the claim got in the meantime
             # may be for other nodes.
-            if info.allocation is not None or not is_reserved_for(info.claim, pod):
+            if info.allocation is not None or not self._is_reserved(info.claim, pod):
                 await self._bind_claim(state, info, pod, node_name)
         if self._has_binding_conditions and any(
             has_conditions(info.claim) for info in state.claims
@@ -111,7 +113,7 @@ class ClaimBinder:
             await self._wait_until_ready(state, pod, node_name)
         for info in state.claims:
             if info.allocation is not None and self._keeps_pending:
-                self._claims.remove_in_flight(_in_flight_uid(state, info))
+                self._claims.remove_in_flight(_in_flight_uid(state, info), pod.metadata.uid)
 
     async def _bind_claim(self, state: DRAState, info: ClaimInfo, pod: Pod, node_name: str) -> None:
         if info.is_special and info.allocation is None and not info.claim.spec.devices.requests:
@@ -132,12 +134,15 @@ class ClaimBinder:
             in_flight_uid = _in_flight_uid(state, info)
             if in_flight_uid not in self._unanswered:
                 if info.allocation is not None and not self._keeps_pending:
-                    self._claims.remove_in_flight(in_flight_uid)
+                    self._claims.remove_in_flight(in_flight_uid, pod.metadata.uid)
             elif not info.is_special:  # the special claim is deleted by `unreserve`
                 look = partial(self._look_up_unanswered, chosen, pod)
-                self._spawn(pod, look, "look up claim")
+                self._spawn(pod.metadata, look, "look up claim")
         if info.is_special:
             await self._write_pod_status(state, info, pod, node_name)
+
+    def _is_reserved(self, claim: ResourceClaim, pod: Pod) -> bool:
+        return is_reserved_for(claim, pod, of_groups=self._of_groups)
 
     def _turn(self, claim: ResourceClaim) -> asyncio.Lock:
         turn = self._turns.get(claim.metadata.uid)
@@ -210,7 +215,11 @@ class ClaimBinder:
         if claim.metadata.deletion_timestamp is not None:
             raise ClaimBindingError(f"claim {key} got deleted in the meantime")
         allocation = info.allocation
-        if allocation is not None:
+        if allocation is not None and self._claims.is_written(claim, allocation):
+            # Upstream: members that share an allocation fail here, all but the first, and are
+            # scheduled once more.
+            allocation = None
+        elif allocation is not None:
             if claim.status.allocation is not None:
                 raise ClaimBindingError(f"claim {key} got allocated elsewhere in the meantime")
             claim = await self._with_finalizer(claim)
@@ -225,13 +234,12 @@ class ClaimBinder:
             if current.allocation_timestamp is None:
                 now = format_time(self._handle.clock.now())
                 current = structs.replace(current, allocation_timestamp=now)
-        consumer = ResourceClaimConsumerReference(
-            resource="pods", name=pod.metadata.name, uid=pod.metadata.uid
-        )
+        if allocation is None and self._is_reserved(claim, pod):
+            return claim  # for the group, by another member
         status = structs.replace(
             claim.status,
             allocation=current,
-            reserved_for=[*(claim.status.reserved_for or ()), consumer],
+            reserved_for=[*(claim.status.reserved_for or ()), info.consumer],
         )
         what = "reservation" if allocation is None else "allocation and reservation"
         if allocation is not None:
@@ -252,7 +260,7 @@ class ClaimBinder:
             await self._assume_stored(claim)
         finally:
             self._unanswered.discard(meta.uid)
-            self._claims.remove_in_flight(meta.uid)
+            self._claims.remove_in_flight(meta.uid, pod.metadata.uid)
         if self._handle.activate is not None:
             # The pod was rejected while the claim was in flight, and no event may have occurred
             # since.
@@ -391,22 +399,29 @@ class ClaimBinder:
             is_mine = info.allocation is not None
             if is_mine and in_flight_uid in self._unanswered:
                 if info.is_special:
-                    delete = partial(self._delete_unanswered, info.claim, in_flight_uid)
-                    self._spawn(pod, delete, "delete special claim")
+                    delete = partial(self._delete_unanswered, info.claim, in_flight_uid, pod)
+                    self._spawn(pod.metadata, delete, "delete special claim")
                 continue  # the outcome of any other claim is being looked up
-            if is_mine and self._claims.remove_in_flight(in_flight_uid):
+            if is_mine and self._claims.remove_in_flight(in_flight_uid, pod.metadata.uid):
                 self._claims.restore(key_of(meta))
             if info.is_special:
                 if not info.is_in_memory:
                     delete = partial(self._delete_logged, info.claim)
-                    self._spawn(pod, delete, "delete special claim")
+                    self._spawn(pod.metadata, delete, "delete special claim")
             elif info.is_allocated and is_reserved_for(info.claim, pod):
-                unreserve = partial(self._remove_reservation, info.claim, pod)
-                self._spawn(pod, unreserve, "unreserve claim")
+                self.remove_reservation(info.claim, pod.metadata)
+            info.allocation = None
 
-    def _spawn(self, pod: Pod, work: Callable[[], Coroutine[Any, Any, None]], what: str) -> None:
+    def remove_reservation(self, claim: ResourceClaim, consumer: ObjectMeta) -> None:
+        """Remove the reservation of a pod or group, in the background."""
+        remove = partial(self._remove_reservation, claim, consumer.uid)
+        self._spawn(consumer, remove, "unreserve claim")
+
+    def _spawn(
+        self, consumer: ObjectMeta, work: Callable[[], Coroutine[Any, Any, None]], what: str
+    ) -> None:
         assert self._handle.spawn is not None, "claims need background work"
-        done, uid = asyncio.Event(), pod.metadata.uid
+        done, uid = asyncio.Event(), consumer.uid
         self._unreserving.setdefault(uid, {})[done] = None
 
         async def tracked() -> None:
@@ -416,22 +431,23 @@ class ClaimBinder:
                 done.set()
                 leave_group(self._unreserving, uid, done)
 
-        self._handle.spawn(tracked(), f"{what} of pod {key_of(pod.metadata)}")
+        self._handle.spawn(tracked(), f"{what} of {key_of(consumer)}")
 
     async def _wait_for_unreserve(self, pod: Pod, state: DRAState) -> None:
         """Wait for pending releases of an earlier attempt, then reload the claims."""
-        for done in list(self._unreserving.get(pod.metadata.uid, ())):
-            await done.wait()
+        for uid in {pod.metadata.uid, *(info.consumer.uid for info in state.claims)}:
+            for done in list(self._unreserving.get(uid, ())):
+                await done.wait()
         # Reload even if no release is pending now: one may have been when the attempt began, and an
         # extender can prolong the attempt.
         for info in state.claims:
             info.claim = self._newest(info.claim)
 
-    async def _remove_reservation(self, claim: ResourceClaim, pod: Pod) -> None:
+    async def _remove_reservation(self, claim: ResourceClaim, consumer_uid: str) -> None:
         meta = claim.metadata
         patch = {
             "metadata": {"uid": meta.uid},
-            "status": {"reservedFor": [{"$patch": "delete", "uid": pod.metadata.uid}]},
+            "status": {"reservedFor": [{"$patch": "delete", "uid": consumer_uid}]},
         }
         try:
             updated = await self._client.patch_status(
@@ -452,7 +468,7 @@ class ClaimBinder:
         except (KubeschedError, ClaimBindingError) as error:
             log.error("delete", error, resourceclaim=key_of(claim.metadata))
 
-    async def _delete_unanswered(self, claim: ResourceClaim, in_flight_uid: str) -> None:
+    async def _delete_unanswered(self, claim: ResourceClaim, in_flight_uid: str, pod: Pod) -> None:
         """Delete a special claim that may be allocated; its devices stay taken until it is gone."""
         pause_s = FIRST_PAUSE_S
         try:
@@ -468,7 +484,7 @@ class ClaimBinder:
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
         finally:
             self._unanswered.discard(in_flight_uid)
-            self._claims.remove_in_flight(in_flight_uid)
+            self._claims.remove_in_flight(in_flight_uid, pod.metadata.uid)
 
     async def deallocate(self, claim: ResourceClaim) -> None:
         """Remove allocation and reservations from a claim, so that other devices can be tried."""

@@ -11,10 +11,17 @@ from kubesched.plugins.dynamic_resources.manager import DRAManager
 from kubesched.plugins.dynamic_resources.state import ClaimInfo
 
 
-def check_claim(info: ClaimInfo, dra: DRAManager, gates: FeatureGates) -> Status | None:
-    """Why the claim makes the pod unschedulable on every node, or None. Sets `available_on`."""
+def check_claim(
+    info: ClaimInfo, dra: DRAManager, gates: FeatureGates, group_trial: object | None
+) -> Status | None:
+    """Why the claim makes the pod unschedulable on every node, or None.
+
+    Sets `available_on`, and `shared` if an earlier member of the group has allocated the claim.
+    """
     claim = info.claim
     allocation = claim.status.allocation
+    if allocation is None:
+        allocation = info.shared = dra.claims.shared_by(group_trial, claim.metadata.uid)
     if allocation is not None:
         if allocation.node_selector is not None:
             selector = ParsedNodeSelector(allocation.node_selector)

@@ -15,6 +15,7 @@ synchronous; the set of allocated devices changes only between scheduling attemp
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from kubesched.api.names import key_of
 from kubesched.api.resource_v1 import (
@@ -31,13 +32,25 @@ from kubesched.plugins.helper.change_signals import ChangeSignals
 from kubesched.plugins.helper.grouping import leave_group
 
 
+@dataclass(slots=True, eq=False)
+class _InFlight:
+    """Devices that Reserve has taken."""
+
+    allocation: AllocationResult
+    group_trial: object | None
+    """The trial of the group whose members may use the allocation."""
+    pods: set[str]
+    """UIDs of the pods that still need it."""
+    is_shared: bool = False
+
+
 class ClaimTracker:
     """Looks up claims and tracks their allocations."""
 
     def __init__(self, lister: Lister[ResourceClaim], *, consumable_capacity: bool = True) -> None:
         self._lister = lister
         self._assumed: dict[str, ResourceClaim] = {}
-        self._in_flight: dict[str, AllocationResult] = {}
+        self._in_flight: dict[str, _InFlight] = {}
         self._shown: set[str] = set()
         """UIDs in flight whose devices are already counted through the claim's own allocation."""
         self._counted: dict[str, tuple[str, AllocationResult]] = {}
@@ -87,38 +100,68 @@ class ClaimTracker:
 
     # -- changes -----------------------------------------------------------------------------------
 
-    def add_in_flight(self, uid: str, allocation: AllocationResult) -> None:
+    def shared_by(self, group_trial: object | None, uid: str) -> AllocationResult | None:
+        """The allocation in flight, if an earlier member of the group made it in this trial."""
+        known = self._in_flight.get(uid)
+        if known is None or group_trial is None or known.group_trial is not group_trial:
+            return None
+        return known.allocation
+
+    def is_written(self, claim: ResourceClaim, allocation: AllocationResult) -> bool:
+        """Has another member of the group written the allocation that they share?"""
+        known, written = self._in_flight.get(claim.metadata.uid), claim.status.allocation
+        return (
+            known is not None
+            and known.is_shared
+            and written is not None
+            and holds_the_same(allocation, written)
+        )
+
+    def add_in_flight(
+        self,
+        uid: str,
+        allocation: AllocationResult,
+        pod_uid: str,
+        group_trial: object | None = None,
+    ) -> None:
         """Take the devices of a claim for which a node was chosen.
 
         # Upstream: of a claim that a pod names twice, only the first allocation counts.
         """
-        if uid in self._in_flight:
+        known = self._in_flight.get(uid)
+        if known is not None:
+            known.is_shared |= pod_uid not in known.pods
+            known.pods.add(pod_uid)
             return
-        self._in_flight[uid] = allocation
+        self._in_flight[uid] = _InFlight(allocation, group_trial, {pod_uid})
         self.allocated.add(allocation)
         self.version += 1
 
-    def remove_in_flight(self, uid: str) -> bool:
-        """Call when the allocation was written or abandoned.
+    def remove_in_flight(self, uid: str, pod_uid: str) -> bool:
+        """Call when the allocation was written or abandoned for a pod.
 
-        Returns False if no device is freed: it was not in flight, or the claim holds the
-        allocation.
+        Returns False if no device is freed: it was not in flight, other members of the group need
+        it, or the claim holds the allocation.
         """
-        allocation = self._in_flight.pop(uid, None)
-        if allocation is None:
+        known = self._in_flight.get(uid)
+        if known is None:
             return False
+        known.pods.discard(pod_uid)
+        if known.pods:
+            return False
+        del self._in_flight[uid]
         if uid in self._shown:
             self._shown.remove(uid)
             return False
-        self.allocated.remove(allocation)
+        self.allocated.remove(known.allocation)
         self.version += 1
         return True
 
     def rename_in_flight(self, uid: str, claim: ResourceClaim) -> None:
         """The special claim was created, and is in flight by its own UID from now on."""
-        allocation = self._in_flight.pop(uid, None)
-        if allocation is not None:
-            self._in_flight[claim.metadata.uid] = allocation
+        known = self._in_flight.pop(uid, None)
+        if known is not None:
+            self._in_flight[claim.metadata.uid] = known
 
     def assume(self, claim: ResourceClaim) -> bool:
         """Use the API server's response until the watch shows it.
@@ -178,16 +221,16 @@ class ClaimTracker:
 
     def _show(self, uid: str, allocation: AllocationResult) -> None:
         """Count the devices once if the claim's allocation is the one in flight."""
-        in_flight = self._in_flight.get(uid)
-        if in_flight is not None and holds_the_same(in_flight, allocation):
-            self.allocated.remove(in_flight)
+        known = self._in_flight.get(uid)
+        if known is not None and holds_the_same(known.allocation, allocation):
+            self.allocated.remove(known.allocation)
             self._shown.add(uid)
 
     def _hide(self, uid: str) -> None:
         """The claim lost its allocation: count it as in flight, since its writer may retry."""
         if uid in self._shown:
             self._shown.remove(uid)
-            self.allocated.add(self._in_flight[uid])
+            self.allocated.add(self._in_flight[uid].allocation)
 
     def _index_special(self, key: str, claim: ResourceClaim | None) -> None:
         before = self._special.pop(key, None)

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from kubesched.api.core_v1 import Pod, PodResourceClaim
 from kubesched.api.resource_v1 import EXTENDED_RESOURCE_CLAIM_ANNOTATION, ResourceClaim
 from kubesched.framework.events import Concerns, Hint
 from kubesched.plugins.dynamic_resources.claim_lookup import (
-    ClaimGetter,
     ClaimProblem,
+    EntryAndClaim,
     claim_name,
-    pod_claims,
 )
+
+PodClaims = Callable[[Pod], Sequence[EntryAndClaim]]
 
 
 def after_claim_change(
-    pod: Pod, old: ResourceClaim | None, new: ResourceClaim, get: ClaimGetter
+    pod: Pod, old: ResourceClaim | None, new: ResourceClaim, claims_of: PodClaims
 ) -> Hint:
     """A claim was added or updated."""
     try:
-        claims = pod_claims(pod, get)
+        claims = claims_of(pod)
     except ClaimProblem:
         return Hint.SKIP
     if old is not None and old.status.allocation is not None and new.status.allocation is None:
         return Hint.QUEUE  # devices became free
-    if all(claim.metadata.uid != new.metadata.uid for claim in claims):
+    if all(claim.metadata.uid != new.metadata.uid for _, claim in claims):
         return Hint.SKIP
     return Hint.SKIP if old is not None and old.status == new.status else Hint.QUEUE
 
@@ -73,10 +76,10 @@ def _name(pod: Pod, entry: PodResourceClaim) -> str | None:
         return None
 
 
-def after_pod_change(new: Pod, get: ClaimGetter) -> Hint:
+def after_pod_change(new: Pod, claims_of: PodClaims) -> Hint:
     """The names of the pod's generated claims were recorded in its status."""
     try:
-        pod_claims(new, get)
+        claims_of(new)
     except ClaimProblem:
         return Hint.SKIP
     return Hint.QUEUE

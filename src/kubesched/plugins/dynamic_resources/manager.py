@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from kubesched.api.core_v1 import Pod
 from kubesched.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
 from kubesched.config.features import FeatureGates
 from kubesched.framework.handle import Handle, Lister, Listers
 from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.plugins.dynamic_resources.claim_lookup import EntryAndClaim, pod_claims
 from kubesched.plugins.dynamic_resources.claim_tracker import ClaimTracker
 from kubesched.plugins.dynamic_resources.extended_resource_cache import ExtendedResourceCache
 from kubesched.plugins.dynamic_resources.signature_column import SignatureColumn
@@ -25,6 +27,7 @@ class DRAManager:
         self._listers = listers
         self._taint_rule = taint_rule_kind(gates)
         self._signatures: SignatureColumn | None = None
+        self.of_groups = gates.DRAWorkloadResourceClaims
         self.features = Features.of(gates)
         self.selectors = DeviceSelectors(
             consumable_capacity=self.features.consumable_capacity,
@@ -36,6 +39,10 @@ class DRAManager:
         return ClaimTracker(
             self._listers.of(ResourceClaim), consumable_capacity=self.features.consumable_capacity
         )
+
+    def pod_claims(self, pod: Pod) -> list[EntryAndClaim]:
+        """The pod's claims; raises ClaimProblem."""
+        return pod_claims(pod, self.claims.get, of_groups=self.of_groups)
 
     @cached_property
     def slices(self) -> SliceTracker:

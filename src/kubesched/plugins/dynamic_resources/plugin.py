@@ -26,11 +26,13 @@ from kubesched.api.resource_v1 import (
     ResourceSlice,
 )
 from kubesched.api.resources import RequestOptions, pod_requests
+from kubesched.api.scheduling_v1beta1 import PodGroup
 from kubesched.config.features import FeatureGates
 from kubesched.config.plugin_args import DynamicResourcesArgs
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.engine import InTreePlugin
 from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
+from kubesched.framework.groups.states import group_of, key_of_group
 from kubesched.framework.groups.tree import GroupCycle, GroupNode, Nominations, PlaceGroup
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
@@ -63,7 +65,13 @@ from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.dynamic_resources import extended_resources, hints
 from kubesched.plugins.dynamic_resources.binding import ClaimBinder, ClaimBindingError
 from kubesched.plugins.dynamic_resources.claim_checks import check_claim
-from kubesched.plugins.dynamic_resources.claim_lookup import ClaimProblem, pod_claims
+from kubesched.plugins.dynamic_resources.claim_lookup import (
+    ClaimProblem,
+    consumer_of,
+    group_claim_name,
+    is_reserved_for,
+    pod_consumer,
+)
 from kubesched.plugins.dynamic_resources.extended_resource_cache import ExtendedResourceCache
 from kubesched.plugins.dynamic_resources.filtering import NodeFilter
 from kubesched.plugins.dynamic_resources.manager import DRAManager, manager_of
@@ -83,6 +91,8 @@ NOTHING_TO_DEALLOCATE = unschedulable("no new claims to deallocate")
 DEALLOCATED = unschedulable("deallocation of ResourceClaim completed")
 DELETED = unschedulable("deletion of ResourceClaim completed")
 STILL_NOT_SCHEDULABLE = unschedulable("still not schedulable")
+GROUP_CLAIM_DEALLOCATED = unschedulable("deallocation of PodGroup ResourceClaim completed")
+GROUP_CLAIM_UNRESERVED = unresolvable("ResourceClaim unreserved for PodGroup")
 GROUP_DEALLOCATED = unschedulable("deallocation and deletion of ResourceClaims completed")
 NO_REASON = unschedulable()
 
@@ -152,7 +162,7 @@ class DynamicResources(
         if not pod.spec.resource_claims:
             return None
         try:
-            pod_claims(pod, self._dra.claims.get)
+            self._dra.pod_claims(pod)
         except ClaimProblem as problem:
             return unresolvable(str(problem))
         return None
@@ -165,7 +175,11 @@ class DynamicResources(
         if not pod.spec.resource_claims and backed is None:
             return SKIP
         try:
-            infos = [ClaimInfo(claim) for claim in pod_claims(pod, self._dra.claims.get)]
+            group = self._group_of(pod)
+            infos = [
+                ClaimInfo(claim, consumer_of(pod, entry, group))
+                for entry, claim in self._dra.pod_claims(pod)
+            ]
         except ClaimProblem as problem:
             return unresolvable(str(problem))
         dra_state = DRAState(infos)
@@ -176,7 +190,7 @@ class DynamicResources(
         if not infos:
             return SKIP
         for info in infos:
-            status = check_claim(info, self._dra, self._gates)
+            status = check_claim(info, self._dra, self._gates, state.group_trial)
             if status is not None:
                 return status
         if any(True for _ in dra_state.unallocated()):
@@ -225,7 +239,14 @@ class DynamicResources(
         claim = self._dra.claims.special_claim_of(pod.metadata.uid, pod.metadata.name)
         if claim is None:
             claim = extended_resources.special_claim(pod, self._new_uid())
-        return ClaimInfo(claim, is_special=True)
+        return ClaimInfo(claim, pod_consumer(pod), is_special=True)
+
+    def _group_of(self, pod: Pod) -> PodGroup | None:
+        """The pod's group if it may have claims."""
+        key = group_of(pod) if self._gates.DRAWorkloadResourceClaims else None
+        groups = self.handle.groups
+        group = None if key is None or groups is None else groups.find(key)
+        return group if isinstance(group, PodGroup) else None
 
     def _new_allocator(self) -> Allocator:
         dra = self._dra
@@ -305,13 +326,58 @@ class DynamicResources(
         if not reached:
             # Upstream: as for a single pod, the missing state's text.
             return None, error_status("not found")
-        for pod, state in reached:
-            answer = self._free_one(state, pod)
+        freed = [self._free_one(state, pod) for pod, state in reached]
+        for (pod, _), answer in zip(reached, freed, strict=True):
             if answer is not None:
-                spawn = self.handle.spawn
-                assert spawn is not None, "deallocation needs `spawn` for its API calls"
-                spawn(_completed(answer), f"deallocation for pod {key_of(pod.metadata)}")
-        return None, GROUP_DEALLOCATED
+                self._spawn(answer, f"deallocation for pod {key_of(pod.metadata)}")
+        status = None
+        if not all(freed) and self._gates.DRAWorkloadResourceClaims:
+            assert isinstance(group.group, PodGroup), "composites were answered above"
+            status = self._free_claim_of_group(group.group, reached)
+        return None, status or GROUP_DEALLOCATED
+
+    def _free_claim_of_group(
+        self, group: PodGroup, reached: Sequence[tuple[Pod, DRAState]]
+    ) -> Status | None:
+        """Deallocate a claim that only the group holds, or else remove its reservation."""
+        states = self.handle.groups
+        known = None if states is None else states.state(key_of_group(group))
+        if known is None or known.scheduled_count:
+            return None
+        what = f"deallocation for pod group {key_of(group.metadata)}"
+        unusable = [
+            state.claims[index].claim for _, state in reached for index in sorted(state.unavailable)
+        ]
+        self.handle.random.shuffle(unusable)
+        for claim in unusable:
+            users = claim.status.reserved_for or ()
+            if not users or (len(users) == 1 and users[0].uid == group.metadata.uid):
+                self._spawn(self._binder.deallocate(claim), what)
+                return GROUP_CLAIM_DEALLOCATED
+        pod, _ = reached[0]
+        for entry in group.spec.resource_claims or ():
+            try:
+                name = group_claim_name(group, entry)
+            except ClaimProblem as problem:
+                return error_status(problem)
+            if name is None:
+                continue
+            found = self._dra.claims.get(group.metadata.namespace, name)
+            if found is None:
+                key = f"{group.metadata.namespace}/{name}"
+                return error_status(f'could not find ResourceClaim "{key}"')
+            owner = found.metadata.controller()
+            is_generated = entry.resource_claim_name is None
+            if is_generated and (owner is None or owner.uid != group.metadata.uid):
+                continue
+            if found.status.allocation is not None and is_reserved_for(found, pod, of_groups=True):
+                self._binder.remove_reservation(found, group.metadata)
+                return GROUP_CLAIM_UNRESERVED
+        return None
+
+    def _spawn(self, work: Awaitable[object], what: str) -> None:
+        assert self.handle.spawn is not None, "deallocation needs `spawn` for its API calls"
+        self.handle.spawn(_completed(work), what)
 
     def answer_premise(self, state: CycleState, pod: Pod, statuses: NodeToStatus) -> Premise | None:
         return always if state.get(STATE) is NO_CLAIMS else None
@@ -356,17 +422,17 @@ class DynamicResources(
         dra_state: DRAState = state.read(STATE)
         if dra_state is NO_CLAIMS:
             return None
+        chosen = [(info, info.shared) for info in dra_state.claims if info.shared is not None]
         open_claims = list(dra_state.unallocated())
-        if not open_claims:
-            return None
-        chosen = dra_state.allocation_on(node_name)
-        if chosen is None or not chosen.results:
-            if all(info.is_special for info in open_claims):
-                return None  # device plugins serve it
-            return error_status("claim allocation not found for node")
-        for info, allocation in zip(open_claims, chosen.results, strict=True):
+        if open_claims:
+            found = dra_state.allocation_on(node_name)
+            if found is not None and found.results:
+                chosen += zip(open_claims, found.results, strict=True)
+            elif not all(info.is_special for info in open_claims):  # device plugins serve these
+                return error_status("claim allocation not found for node")
+        for info, allocation in chosen:
             info.allocation = allocation
-            problem = self._hold(info, allocation)
+            problem = self._hold(info, allocation, pod, state.group_trial)
             if problem:
                 return error_status(
                     "internal error, couldn't signal allocation for claim "
@@ -374,7 +440,13 @@ class DynamicResources(
                 )
         return None
 
-    def _hold(self, info: ClaimInfo, allocation: AllocationResult) -> str:
+    def _hold(
+        self,
+        info: ClaimInfo,
+        allocation: AllocationResult,
+        pod: Pod,
+        group_trial: object | None,
+    ) -> str:
         """Count the devices as taken until they are written; returns why that is not possible."""
         claims, meta = self._dra.claims, info.claim.metadata
         if self._keeps_pending and not info.is_special:
@@ -387,7 +459,7 @@ class DynamicResources(
                 )
             if known.metadata.uid == meta.uid and known.status.allocation is not None:
                 return ""  # allocated since PreFilter; PreBind will notice
-        claims.add_in_flight(meta.uid, allocation)
+        claims.add_in_flight(meta.uid, allocation, pod.metadata.uid, group_trial)
         return ""
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
@@ -444,14 +516,14 @@ class DynamicResources(
         return events
 
     def after_claim_change(self, pod: Pod, old: ResourceClaim | None, new: ResourceClaim) -> Hint:
-        return hints.after_claim_change(pod, old, new, self._dra.claims.get)
+        return hints.after_claim_change(pod, old, new, self._dra.pod_claims)
 
     def after_claim_deletion(self, pod: Pod, old: ResourceClaim | None, new: None) -> Hint:
         del new
         return hints.after_claim_deletion(pod, old, frees_devices=self._frees_deleted_claims)
 
     def after_pod_change(self, pod: Pod, old: Pod | None, new: Pod) -> Hint:
-        return hints.after_pod_change(new, self._dra.claims.get)
+        return hints.after_pod_change(new, self._dra.pod_claims)
 
     def sign_pod(self, pod: Pod) -> dict[str, Any] | Status:
         return NOT_SIGNABLE if pod.spec.resource_claims else {}
@@ -469,6 +541,7 @@ class DynamicResources(
             self.handle,
             self.handle.client,
             self._dra.claims,
+            of_groups=self._dra.of_groups,
             binding_timeout_s=self._binding_timeout_s,
             has_binding_conditions=self._has_binding_conditions,
             keeps_pending=self._keeps_pending,

@@ -7,7 +7,11 @@ from dataclasses import dataclass, field
 
 from kubesched.api.core_v1 import Node
 from kubesched.api.node_selectors import ParsedNodeSelector
-from kubesched.api.resource_v1 import AllocationResult, ResourceClaim
+from kubesched.api.resource_v1 import (
+    AllocationResult,
+    ResourceClaim,
+    ResourceClaimConsumerReference,
+)
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.plugins.dynamic_resources.extended_resources import IN_MEMORY_NAME, Mappings
 from kubesched.plugins.dynamic_resources.signature_column import SignatureColumn
@@ -58,9 +62,13 @@ class ClaimInfo:
 
     claim: ResourceClaim
     """The version PreFilter saw; PreBind replaces it with the written one."""
+    consumer: ResourceClaimConsumerReference
+    """Who the claim is reserved for: the pod or its group."""
     is_special: bool = False
     available_on: ParsedNodeSelector | None = None
     """Nodes that can use the allocation; None if all can or there is no allocation yet."""
+    shared: AllocationResult | None = None
+    """Chosen for an earlier member of the pod's group, and not written yet."""
     allocation: AllocationResult | None = None
     """Chosen by Reserve, written by PreBind."""
 
@@ -125,7 +133,8 @@ class DRAState:
         return allocation
 
     def unallocated(self) -> Iterator[ClaimInfo]:
-        return (info for info in self.claims if not info.is_allocated)
+        """The claims that the allocator has to serve."""
+        return (info for info in self.claims if not info.is_allocated and info.shared is None)
 
 
 NO_CLAIMS = DRAState()

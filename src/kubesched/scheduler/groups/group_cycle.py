@@ -307,6 +307,7 @@ class GroupCycles:
         info, found = member.info, member.result
         assert found is not None, "a member that succeeded has a node"
         pod = info.pod_info.assumed_on(found.node_name)
+        member.state.group_trial = None  # pods of later cycles wait for allocations until written
         outcome = self.cycle.assume(
             Assumed(framework, member.state, info, pod, found.node_name, found, started)
         )

@@ -272,7 +272,7 @@ class Placing:
         trial: list[Undo] = []
         undo.append(partial(_revert, trial))  # also if an extender's answer never comes
         for info in node.members:
-            member = await self._try_member(info, algorithm, trial)
+            member = await self._try_member(info, algorithm, trial, result)
             result.members.append(member)
             if not member.status.is_success and not member.status.is_rejected:
                 text = f"failed to schedule other pod from a pod group: {member.status.as_error()}"
@@ -293,12 +293,17 @@ class Placing:
         return result
 
     async def _try_member(
-        self, info: QueuedPodInfo, algorithm: SchedulingAlgorithm, undo: list[Undo]
+        self,
+        info: QueuedPodInfo,
+        algorithm: SchedulingAlgorithm,
+        undo: list[Undo],
+        group_trial: object,
     ) -> MemberResult:
         framework = self._framework
         started = framework.now()
         state = CycleState()
         state.cycle, state.signature = self._scheduling_cycle, info.signature
+        state.group_trial = group_trial
         self._cycle.recall_nomination(info.pod_info)
         decided = self._cycle.with_extenders(algorithm).schedule(framework, state, info.pod_info)
         outcome = await decided if isinstance(decided, Awaitable) else decided

@@ -8,6 +8,8 @@ from __future__ import annotations
 import pytest
 
 from kubesched.api.resource_v1 import FINALIZER, POD_CLAIM_NAME_ANNOTATION
+from kubesched.config import features
+from kubesched.playground.controllers.pod_group_protection import POD_GROUPS
 from kubesched.playground.controllers.resource_claims import CLAIMS, TEMPLATES
 
 REQUESTS = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}}
@@ -239,3 +241,134 @@ def test_a_lost_write_changes_nothing_in_the_end(world, lose_write, number):
         world.delete("pods", "train")
         world.run(60)
     assert world.list(CLAIMS) == []
+
+
+# -- claims of pod groups --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def grouped(make_world):
+    gates = features.parse("GenericWorkload=true,DRAWorkloadResourceClaims=true")
+    world = make_world(gates=gates)
+    world.is_scheduling = False
+    return world
+
+
+def make_group(world, entries=FROM_TEMPLATE, name="g"):
+    policy = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+    spec = {**policy, "resourceClaims": entries}
+    return world.create(POD_GROUPS, {"metadata": {"name": name}, "spec": spec})
+
+
+def member(world, name, entries=FROM_TEMPLATE):
+    group = {"schedulingGroup": {"podGroupName": "g"}}
+    return world.pod(name, resourceClaims=entries, **group)
+
+
+def recorded(obj):
+    statuses = (obj.get("status") or {}).get("resourceClaimStatuses") or ()
+    return [status["resourceClaimName"] for status in statuses]
+
+
+def of_group(world, name="g"):
+    uid = world.get(POD_GROUPS, name)["metadata"]["uid"]
+    return {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": name, "uid": uid}
+
+
+def test_a_group_has_one_claim_for_all_its_pods(grouped):
+    """Pods before the group wait for it; a pod whose entry differs gets a claim of its own."""
+    make_template(grouped)
+    member(grouped, "early")
+    grouped.settle()
+    assert grouped.list(CLAIMS) == []
+    make_group(grouped)
+    member(grouped, "late")
+    other = [{"name": "other", "resourceClaimTemplateName": "one-gpu"}]
+    member(grouped, "different", other)
+    grouped.settle()
+    owners = {
+        claim["metadata"]["ownerReferences"][0]["name"]: claim["metadata"]["name"]
+        for claim in grouped.list(CLAIMS)
+    }
+    assert owners.keys() == {"g", "different"}
+    assert owners["g"].startswith("g-gpu-")
+    assert recorded(grouped.get(POD_GROUPS, "g")) == [owners["g"]]
+    assert recorded(grouped.get("pods", "early")) == [owners["g"]]
+    assert recorded(grouped.get("pods", "late")) == [owners["g"]]
+    assert recorded(grouped.get("pods", "different")) == [owners["different"]]
+
+
+def test_a_group_waits_for_its_template(grouped):
+    make_group(grouped)
+    member(grouped, "a")
+    grouped.settle()
+    events = [event["message"] for event in grouped.list("events")]
+    problem = 'resource claim template "one-gpu": resourceclaimtemplate.resource.k8s.io'
+    assert f'PodGroupResourceClaim gpu: {problem} "one-gpu" not found' in events
+    make_template(grouped)
+    grouped.settle()
+    assert recorded(grouped.get("pods", "a")) == [only_claim(grouped)["metadata"]["name"]]
+
+
+def test_a_claim_of_a_group_that_is_deleted_is_made_again(grouped):
+    make_template(grouped)
+    make_group(grouped)
+    member(grouped, "a")
+    grouped.settle()
+    first = only_claim(grouped)["metadata"]["name"]
+    grouped.delete(CLAIMS, first)
+    grouped.settle()
+    second = only_claim(grouped)["metadata"]["name"]
+    assert second != first
+    assert recorded(grouped.get(POD_GROUPS, "g")) == [second]
+    assert recorded(grouped.get("pods", "a")) == [second]
+
+
+def test_a_bound_member_gets_the_reservation_of_its_group(grouped):
+    claim = make_claim(grouped)
+    entry = [{"name": "gpu", "resourceClaimName": "shared"}]
+    make_group(grouped, entry)
+    pods = [member(grouped, name, entry) for name in ("a", "b")]
+    allocate(grouped, claim)
+    for pod in pods:
+        start(grouped, pod)
+    assert only_claim(grouped)["status"]["reservedFor"] == [of_group(grouped)]
+
+
+def test_the_reservation_of_a_group_ends_with_it(grouped):
+    """Not with its pods."""
+    claim = make_claim(grouped)
+    entry = [{"name": "gpu", "resourceClaimName": "shared"}]
+    make_group(grouped, entry)
+    pod = member(grouped, "a", entry)
+    allocate(grouped, claim)
+    start(grouped, pod)
+    grouped.delete("pods", "a")
+    grouped.run(60)
+    assert consumers(only_claim(grouped)) == ["g"]
+    grouped.delete(POD_GROUPS, "g")
+    grouped.run(5)
+    left = only_claim(grouped)
+    assert "allocation" not in left["status"]
+    assert not left["metadata"].get("finalizers")
+
+
+def test_a_group_that_was_replaced_keeps_nothing(grouped):
+    claim = make_claim(grouped)
+    make_group(grouped, [{"name": "gpu", "resourceClaimName": "shared"}])
+    allocate(grouped, claim)
+    stored = only_claim(grouped)
+    stale = {**of_group(grouped), "uid": "another"}
+    status = {**stored["status"], "reservedFor": [stale, of_group(grouped)]}
+    grouped.api.update_status(CLAIMS, {**stored, "status": status})
+    grouped.settle()
+    assert only_claim(grouped)["status"]["reservedFor"] == [of_group(grouped)]
+
+
+def test_a_deleted_group_takes_its_generated_claim_along(grouped):
+    make_template(grouped)
+    make_group(grouped)
+    grouped.settle()
+    grouped.delete(POD_GROUPS, "g")
+    grouped.run(5)
+    assert grouped.list(CLAIMS) == []

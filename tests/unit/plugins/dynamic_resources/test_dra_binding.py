@@ -20,6 +20,7 @@ from kubesched.insight.state.memory import MemoryLister
 from kubesched.insight.state.stored_objects import StoredObjects
 from kubesched.plugins.dynamic_resources import binding
 from kubesched.plugins.dynamic_resources.binding import ClaimBinder, ClaimBindingError
+from kubesched.plugins.dynamic_resources.claim_lookup import pod_consumer
 from kubesched.plugins.dynamic_resources.claim_tracker import ClaimTracker
 from kubesched.plugins.dynamic_resources.state import ClaimInfo, DRAState, NodeAllocation
 from kubesched.testing.builders import make_pod
@@ -119,12 +120,12 @@ class World:
         while self.spawned:
             await self.spawned.pop(0)
 
-    def reserved(self, *names, result=DEVICE):
-        infos = [ClaimInfo(self.stored(name)) for name in names]
+    def reserved(self, *names, result=DEVICE, pod=POD):
+        infos = [ClaimInfo(self.stored(name), pod_consumer(pod)) for name in names]
         for info in infos:
             if not info.is_allocated:
                 info.allocation = result
-                self.claims.add_in_flight(info.claim.metadata.uid, result)
+                self.claims.add_in_flight(info.claim.metadata.uid, result, pod.metadata.uid)
             elif (selector := info.claim.status.allocation.node_selector) is not None:
                 info.available_on = ParsedNodeSelector(selector)
         return DRAState(infos)
@@ -216,7 +217,7 @@ async def test_pods_that_share_a_claim_reserve_it_one_after_another():
     world = World(claim("c", status={"allocation": allocation(("r", "s", "a"))}))
     world.client.trouble = lambda call: turns()
     pods = [make_pod(f"p{at}").uid(f"uid-p{at}").build() for at in range(5)]
-    states = [world.reserved("c") for _ in pods]
+    states = [world.reserved("c", pod=pod) for pod in pods]
     bindings = [
         asyncio.create_task(world.binder.bind(state, pod, "n1"))
         for state, pod in zip(states, pods, strict=True)
@@ -575,9 +576,11 @@ async def test_a_reservation_whose_removal_got_no_answer_is_looked_up():
 
 def special(world, mappings=("m",)):
     made = claim("<extended-resources>", uid="made-up", meta={"generateName": "p-extended-"})
-    info = ClaimInfo(structs.replace(made, spec=type(made.spec)()), is_special=True)
+    info = ClaimInfo(
+        structs.replace(made, spec=type(made.spec)()), pod_consumer(POD), is_special=True
+    )
     info.allocation = DEVICE
-    world.claims.add_in_flight("made-up", DEVICE)
+    world.claims.add_in_flight("made-up", DEVICE, POD.metadata.uid)
     chosen = NodeAllocation(None, None, None, made, list(mappings), [DEVICE])
     return DRAState([info], special_uid="made-up", allocations={"n1": chosen})
 

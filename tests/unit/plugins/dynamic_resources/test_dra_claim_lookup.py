@@ -28,9 +28,12 @@ def generated(name):
     return [{"name": "entry", "resourceClaimName": name}]
 
 
-def lookup(pod, *claims):
+def lookup(pod, *claims, of_groups=False):
     known = {(each.metadata.namespace, each.metadata.name): each for each in claims}
-    return [each.metadata.name for each in pod_claims(pod, lambda *key: known.get(key))]
+    return [
+        each.metadata.name
+        for _, each in pod_claims(pod, lambda *key: known.get(key), of_groups=of_groups)
+    ]
 
 
 def test_claims_come_in_the_pod_s_order():
@@ -85,3 +88,50 @@ def test_reservations_are_told_by_uid():
     reserved = claim("c", status={"reservedFor": [{"resource": "pods", "name": "p", "uid": "u"}]})
     assert is_reserved_for(reserved, make_pod("p").uid("u").build())
     assert not is_reserved_for(reserved, make_pod("p").uid("other").build())
+
+
+# -- groups ----------------------------------------------------------------------------------------
+
+GROUP = {
+    "apiVersion": "scheduling.k8s.io/v1beta1",
+    "kind": "PodGroup",
+    "name": "g",
+    "uid": "uid-g",
+    "controller": True,
+}
+
+
+def member(*entries):
+    statuses = generated("c")
+    made = make_pod("p").uid("uid-p").spec(schedulingGroup={"podGroupName": "g"})
+    return made.spec(resourceClaims=list(entries)).status(resourceClaimStatuses=statuses).build()
+
+
+@pytest.mark.parametrize(
+    ("owner", "of_groups", "problem"),
+    [
+        (GROUP, True, ""),
+        (GROUP, False, "(Pod is not owner)"),
+        ({**GROUP, "name": "h"}, True, "(neither Pod nor PodGroup g is the owner)"),
+        ({**GROUP, "apiVersion": "apps/v1"}, True, "(neither Pod nor PodGroup g is the owner)"),
+        ({**OWNER}, True, ""),
+    ],
+)
+def test_a_generated_claim_may_be_the_groups(owner, of_groups, problem):
+    made = claim("c", meta={"ownerReferences": [owner]})
+    if not problem:
+        assert lookup(member(TEMPLATE), made, of_groups=of_groups) == ["c"]
+        return
+    with pytest.raises(ClaimProblem) as caught:
+        lookup(member(TEMPLATE), made, of_groups=of_groups)
+    assert str(caught.value) == (
+        f"ResourceClaim default/c was not created for Pod default/p {problem}"
+    )
+
+
+def test_the_reservation_of_a_group_counts_for_its_pods():
+    users = [{"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "u"}]
+    reserved = claim("c", status={"reservedFor": users})
+    assert is_reserved_for(reserved, member(), of_groups=True)
+    assert not is_reserved_for(reserved, member())
+    assert not is_reserved_for(reserved, pod(), of_groups=True)

@@ -117,20 +117,44 @@ def test_an_assumption_ends_with_the_claim_and_can_be_taken_back(lister, tracker
 
 def test_in_flight_devices_are_taken_until_they_are_written_or_given_up(lister, tracker):
     lister.put(at("a", 1))
-    tracker.add_in_flight("uid-a", result("d1"))
+    tracker.add_in_flight("uid-a", result("d1"), "pod")
     assert tracker.is_in_flight("uid-a")
     assert taken(tracker) == {"d1"}
-    assert tracker.remove_in_flight("uid-a")
-    assert not tracker.remove_in_flight("uid-a")
+    assert tracker.remove_in_flight("uid-a", "pod")
+    assert not tracker.remove_in_flight("uid-a", "pod")
     assert taken(tracker) == set()
+
+
+def test_members_of_a_trial_share_an_allocation_until_the_last_lets_go(lister, tracker):
+    lister.put(at("a", 1))
+    trial = object()
+    tracker.add_in_flight("uid-a", result("d1"), "p1", trial)
+    assert tracker.shared_by(trial, "uid-a") == result("d1")
+    assert tracker.shared_by(object(), "uid-a") is None
+    assert tracker.shared_by(None, "uid-a") is None
+    tracker.add_in_flight("uid-a", result("d1"), "p2", trial)
+    assert tracker.is_written(at("a", 2, "d1"), result("d1"))
+    assert not tracker.is_written(at("a", 2, "d2"), result("d1"))
+    assert not tracker.remove_in_flight("uid-a", "p1")
+    assert not tracker.remove_in_flight("uid-a", "p1"), "once only"
+    assert taken(tracker) == {"d1"}
+    assert tracker.remove_in_flight("uid-a", "p2")
+    assert taken(tracker) == set()
+
+
+def test_an_allocation_of_one_pod_is_not_shared(lister, tracker):
+    tracker.add_in_flight("uid-a", result("d1"), "p1")
+    tracker.add_in_flight("uid-a", result("d1"), "p1")
+    assert tracker.shared_by(None, "uid-a") is None
+    assert not tracker.is_written(at("a", 2, "d1"), result("d1"))
 
 
 def test_the_watch_may_be_faster_than_the_answer_to_the_write(lister, tracker):
     lister.put(at("a", 1))
-    tracker.add_in_flight("uid-a", result("d1"))
+    tracker.add_in_flight("uid-a", result("d1"), "pod")
     lister.put(at("a", 2, "d1"))
     assert tracker.allocated.exclusive == {device("d1"): 1}
-    assert not tracker.remove_in_flight("uid-a")
+    assert not tracker.remove_in_flight("uid-a", "pod")
     assert tracker.allocated.exclusive == {device("d1"): 1}
 
 
@@ -138,28 +162,28 @@ def test_what_is_in_flight_stays_taken_when_the_claim_loses_it_before_the_write_
     lister, tracker
 ):
     lister.put(at("a", 1))
-    tracker.add_in_flight("uid-a", result("d1"))
+    tracker.add_in_flight("uid-a", result("d1"), "pod")
     lister.put(at("a", 2, "d1"))
     lister.put(at("a", 3))
     assert tracker.is_in_flight("uid-a")
     assert tracker.allocated.exclusive == {device("d1"): 1}
     lister.put(at("a", 4, "d2"))
     assert taken(tracker) == {"d1", "d2"}, "another one than what is in flight"
-    assert tracker.remove_in_flight("uid-a")
+    assert tracker.remove_in_flight("uid-a", "pod")
     assert taken(tracker) == {"d2"}
 
 
 def test_a_share_that_is_in_flight_and_shown_consumes_once(lister, tracker):
     share = allocation(("r", "pool", "d", {"shareID": "1", "consumedCapacity": {"mem": "1"}}))
     lister.put(claim("a"))
-    tracker.add_in_flight("uid-a", convert(share, AllocationResult))
+    tracker.add_in_flight("uid-a", convert(share, AllocationResult), "pod")
     once = tracker.allocated.capacity.copy()
     lister.put(claim("a", status={"allocation": share}))
     assert tracker.allocated.capacity == once
     assert tracker.allocated.shares == {device("d"): 1}
     lister.put(claim("a"))
     assert tracker.allocated.capacity == once
-    tracker.remove_in_flight("uid-a")
+    tracker.remove_in_flight("uid-a", "pod")
     assert not tracker.allocated.capacity
 
 
@@ -240,13 +264,13 @@ def test_every_history_counts_what_a_fresh_look_would(history):
             tracker.restore(f"default/{name}")
         elif action == "fly" and chosen:
             flying.setdefault(uid, result(*chosen))
-            tracker.add_in_flight(uid, flying[uid])
+            tracker.add_in_flight(uid, flying[uid], "pod")
         elif action == "land":
-            tracker.remove_in_flight(uid)
+            tracker.remove_in_flight(uid, "pod")
             flying.pop(uid, None)
         check()
     for uid in list(flying):
-        tracker.remove_in_flight(uid)
+        tracker.remove_in_flight(uid, "pod")
         del flying[uid]
         check()
     landed = AllocatedState()

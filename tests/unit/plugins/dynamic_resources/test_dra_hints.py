@@ -4,6 +4,7 @@ import pytest
 from dra_objects import allocation, claim
 
 from kubesched.framework.events import Hint
+from kubesched.plugins.dynamic_resources.claim_lookup import pod_claims
 from kubesched.plugins.dynamic_resources.hints import (
     after_claim_change,
     after_claim_deletion,
@@ -20,7 +21,11 @@ POD = make_pod("p").uid("u").spec(resourceClaims=[{"name": "e", "resourceClaimNa
 
 def known(*claims):
     by_name = {each.metadata.name: each for each in claims}
-    return lambda namespace, name: by_name.get(name)
+
+    def get(namespace, name):
+        return by_name.get(name)
+
+    return lambda pod: pod_claims(pod, get, of_groups=False)
 
 
 @pytest.mark.parametrize(

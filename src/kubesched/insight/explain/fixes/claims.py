@@ -22,7 +22,7 @@ from kubesched.api.storage_v1 import StorageClass
 from kubesched.framework.handle import Listers
 from kubesched.framework.runtime import Framework
 from kubesched.insight.explain.device_trials import DeviceTrials, requests_of
-from kubesched.insight.explain.devices import claims_on, holders_of, pods_of
+from kubesched.insight.explain.devices import claims_on, holders_of, users_of
 from kubesched.insight.explain.evaluation import Evaluation
 from kubesched.insight.explain.fixes.changes import (
     AnyChange,
@@ -168,7 +168,12 @@ def _releases(
     """The fewest claims whose release lets the node serve the pod."""
     by_device = holders_of(listers.of(ResourceClaim).list())
     here = [pooled.id for pooled in trials.dra.pools.of(node).devices if pooled.id in by_device]
-    holders = {key_of(claim.metadata): claim for one in here for claim in by_device[one]}
+    holders = {
+        key_of(claim.metadata): claim
+        for one in here
+        for claim in by_device[one]
+        if not users_of(claim, "podgroups")  # held as long as the group is there
+    }
     chosen = list(holders.values())
     if not chosen or not trials.finds(node, claims, released=chosen):
         return
@@ -182,11 +187,11 @@ def _releases(
 
 def _release(claims: Sequence[ResourceClaim], listers: Listers) -> ObjectChange:
     """Delete the pods that use the claims, and claims that no pod uses."""
-    users = dict.fromkeys(key for claim in claims for key in pods_of(claim))
+    users = dict.fromkeys(key for claim in claims for key in users_of(claim))
     found = [listers.of(Pod).get(*key.split("/")) for key in users]
     pods = [pod for pod in found if pod is not None]
-    gone = [c for c in claims if c.metadata.controller() is not None or not pods_of(c)]
-    unused = [claim for claim in gone if not pods_of(claim)]
+    gone = [c for c in claims if c.metadata.controller() is not None or not users_of(c)]
+    unused = [claim for claim in gone if not users_of(claim)]
     named = [*users, *(f"claim {key_of(claim.metadata)}" for claim in unused)]
     effects = [f"releases devices of claim {', '.join(c.metadata.name for c in claims)}"]
     for pod in pods:

@@ -103,6 +103,7 @@ _TEMPLATES = {
     ),
 }
 _CLAIMS = Field(type="ResourceClaim", limit=4, is_immutable=True)
+_CLAIM_STATUSES = Field(type="ResourceClaimStatus", limit=4)
 _PARENT = Field(rule=_SUBDOMAIN, is_immutable=True)
 _NAME = Field(rule=_LABEL, is_required=True)
 TYPES = {
@@ -200,6 +201,9 @@ TYPES = {
         },
         union=("resourceClaimName", "resourceClaimTemplateName"),
     ),
+    "ResourceClaimStatus": Type(
+        {"name": Field(), "resourceClaimName": Field(rule=_SUBDOMAIN)},
+    ),
     "WorkloadReference": Type(
         {
             "workloadName": Field(rule=_SUBDOMAIN, is_required=True),
@@ -232,9 +236,16 @@ def validate_group_update(new: JsonObject, old: JsonObject | None) -> Problems:
 
 
 def validate_group_status(obj: JsonObject) -> Problems:
-    conditions = (obj.get("status") or {}).get("conditions")
-    for here, condition in numbered(conditions, "status.conditions"):
+    status = obj.get("status") or {}
+    for here, condition in numbered(status.get("conditions"), "status.conditions"):
         yield from _object(TYPES["Condition"], condition, None, here)
+    claims, path = status.get("resourceClaimStatuses"), "status.resourceClaimStatuses"
+    known = _names(obj["spec"].get("resourceClaims"))
+    for here, name in numbered(_names(claims), path):
+        if name not in known:
+            detail = "must match the name of an entry in `spec.resourceClaims`"
+            yield invalid(f"{here}.name", name, detail)
+    yield from _field(_CLAIM_STATUSES, claims, None, path, is_update=False)
 
 
 def validate_workload(obj: JsonObject) -> Problems:
