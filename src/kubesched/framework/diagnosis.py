@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from kubesched.framework.nominating_info import NominatingInfo
-from kubesched.framework.rules import Premise
 from kubesched.framework.status import NodeToStatus, Status
-
-PremiseValue = tuple[Premise, Hashable]
-"""A premise and its recorded value."""
 
 NO_NODES_AVAILABLE = "no nodes available to schedule pods"
 
@@ -34,10 +28,6 @@ class Diagnosis:
     post_filter_msg: str = ""
     is_post_filter_unfinished: bool = False
     """True if an API request of PostFilter was rejected or timed out, so a retry may succeed."""
-    kept: Diagnosis | None = None
-    """The diagnosis of the pod's class that this one was copied from."""
-    end: KeptEnd | None = None
-    """On a class's diagnosis: how the last attempt with it ended."""
 
     def copy(self) -> Diagnosis:
         """A copy for another pod. Shares the verdicts; all other fields may be changed."""
@@ -47,7 +37,6 @@ class Diagnosis:
             set(self.pending_plugins),
             self.pre_filter_msg,
             self.post_filter_msg,
-            kept=self,
         )
 
     def add_plugin_of(self, status: Status) -> None:
@@ -65,40 +54,6 @@ class Failed:
 
     status: Status
     nomination: NominatingInfo
-    report: FailureReport | None = None
-    """The report of the failure, once computed."""
-
-
-class FailureReport(NamedTuple):
-    """Input of the pod condition, the event and the queue for a failed attempt."""
-
-    error: Exception | None
-    message: str
-    note: str
-    """The message, truncated to the limit of an event."""
-    reasons: Sequence[str]
-    """`<count> <reason>` per distinct reason, over the nodes."""
-    unschedulable_plugins: frozenset[str]
-    pending_plugins: frozenset[str]
-
-
-class KeptEnd(NamedTuple):
-    """How an attempt ended, PostFilter included.
-
-    While the premises hold, the next pod of the class with this diagnosis fails the same way.
-    """
-
-    failed: Failed
-    said: Status | None
-    """PostFilter's answer."""
-    premises: Sequence[PremiseValue]
-    """The premises of that answer."""
-
-    def holds(self) -> bool:
-        for premise, value in self.premises:  # noqa: SIM110  # hot path: a generator is slower
-            if premise() != value:
-                return False
-        return True
 
 
 class FitError(Exception):

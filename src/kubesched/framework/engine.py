@@ -13,8 +13,6 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.interfaces import Plugin
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.queued_pod import QueuedPodInfo
-from kubesched.framework.rules import Premise
-from kubesched.framework.status import NodeToStatus
 
 
 class InTreePlugin(Plugin):
@@ -33,18 +31,6 @@ class InTreePlugin(Plugin):
 
     One failed attempt then stands for all pods of the class (benchmarks/backlog.py).
     """
-
-    def answer_premise(self, state: CycleState, pod: Pod, statuses: NodeToStatus) -> Premise | None:
-        """For PostFilter that answers per class: an additional premise of the last rejection.
-
-        While its value is unchanged, other pods of the class with these verdicts get the same
-        answer without a call to the plugin. None: call the plugin for every pod.
-        """
-        del state, pod, statuses
-        return None
-
-    def answer_repeated(self) -> None:
-        """Called when a pod gets its class's cached answer, for plugins that count their calls."""
 
     def ignores_pod(self, state: CycleState, pod: Pod, other: PodInfo) -> bool:
         """For PreFilter: True if `add_pod` and `remove_pod` ignore `other`, on any node.

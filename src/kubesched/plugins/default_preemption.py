@@ -33,7 +33,6 @@ from kubesched.framework.preemption.executor import Executor, on_behalf_of_group
 from kubesched.framework.preemption.group_preemption import GroupPreemption, GroupPreemptor
 from kubesched.framework.preemption.importance import MoreImportant
 from kubesched.framework.preemption.victims import IsEligible, VictimRules
-from kubesched.framework.rules import Premise
 from kubesched.framework.runtime import Framework
 from kubesched.framework.runtime.maybe_async import then
 from kubesched.framework.status import Code, NodeToStatus, Status, error_status, unresolvable
@@ -70,8 +69,6 @@ class DefaultPreemption(
         super().__init_subclass__()
         # A hook may treat pods of one class differently.
         cls.answers_per_class = cls.__dict__.get("answers_per_class", False)
-        if "post_filter" in cls.__dict__ and "answer_premise" not in cls.__dict__:
-            cls.answer_premise = InTreePlugin.answer_premise  # type: ignore[method-assign]
 
     is_eligible_pod: IsEligible | None = None
     """May this lower-priority pod be evicted?"""
@@ -167,13 +164,6 @@ class DefaultPreemption(
         if found.disrupted_groups:
             disruptions = metrics.preemption_workload_disruptions.labels(preemptor)
             disruptions.observe(found.disrupted_groups)
-
-    def answer_premise(self, state: CycleState, pod: Pod, statuses: NodeToStatus) -> Premise | None:
-        return self.evaluator.premise_of_no_candidates(pod, statuses)
-
-    def answer_repeated(self) -> None:
-        if self.handle.metrics is not None:
-            self.handle.metrics.preemption_attempts_total.inc()
 
     # -- events ------------------------------------------------------------------------------------
 

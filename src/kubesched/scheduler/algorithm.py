@@ -17,7 +17,7 @@ import numpy as np
 from kubesched.api.core_v1 import Pod
 from kubesched.base.logs import get_logger
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.diagnosis import Diagnosis, FitError, KeptEnd, NoNodesAvailable
+from kubesched.framework.diagnosis import Diagnosis, FitError, NoNodesAvailable
 from kubesched.framework.node_statuses import NodeStatusColumns
 from kubesched.framework.nodes.columns import Indices, Mask
 from kubesched.framework.nodes.node_table import NodeTable
@@ -107,11 +107,8 @@ class SchedulingAlgorithm:
 
     def schedule(
         self, framework: Framework, state: CycleState, pod: PodInfo
-    ) -> ScheduleResult | Status | KeptEnd:
-        """A node, or the status of the failed attempt (its error is a FitError if no node fits).
-
-        Returns the cached end of the attempt if it is known.
-        """
+    ) -> ScheduleResult | Status:
+        """A node, or the status of the failed attempt (its error is a FitError if no node fits)."""
         table = self.table
         table.refresh()
         if not table.node_count:
@@ -134,7 +131,7 @@ class SchedulingAlgorithm:
             if answer is not None:
                 state.fails_as_class = True
                 self.next_start %= table.node_count  # as above
-                return answer if isinstance(answer, KeptEnd) else self.fits_nowhere(pod, answer)
+                return self.fits_nowhere(pod, answer)
         hint = ""
         if self.batching and outcome.status is None:
             hint = self._hint(framework, state, pod)

@@ -15,7 +15,7 @@ from kubesched.api.core_v1 import Node
 from kubesched.base.errors import KubeschedError
 from kubesched.base.logs import get_logger
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.diagnosis import Diagnosis, KeptEnd, NoNodesAvailable
+from kubesched.framework.diagnosis import Diagnosis, NoNodesAvailable
 from kubesched.framework.extenders import Extender, may_be_skipped
 from kubesched.framework.nodes.columns import Indices, Ints
 from kubesched.framework.nodes.pods import PodInfo
@@ -47,7 +47,7 @@ class ExtendedAlgorithm:
 
     def schedule(
         self, framework: Framework, state: CycleState, pod: PodInfo
-    ) -> ScheduleResult | Status | KeptEnd | Awaitable[ScheduleResult | Status]:
+    ) -> ScheduleResult | Status | Awaitable[ScheduleResult | Status]:
         """A node or the failure status; an awaitable if an extender is interested in the pod."""
         interested = [e for e in self._extenders if e.is_interested(pod.pod)]
         if not interested:

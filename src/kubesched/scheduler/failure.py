@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from msgspec import structs
 
 from kubesched.api.core_v1 import Pod, PodCondition
 from kubesched.api.resources import is_resize_deferred
 from kubesched.base.logs import get_logger
-from kubesched.framework.diagnosis import Failed, FailureReport, FitError, NoNodesAvailable
+from kubesched.framework.diagnosis import Failed, FitError, NoNodesAvailable
 from kubesched.framework.events import EVENT_ASSIGNED_POD_DELETE
 from kubesched.framework.handle import Lister
 from kubesched.framework.nodes.pods import PodInfo, is_same_class
@@ -67,9 +68,7 @@ class FailureHandler:
         result = "unschedulable" if rejected else "error"
         seconds = framework.now() - started
         framework.attempt_done(result, seconds)
-        report = failed.report
-        if report is None:
-            report = failed.report = _report_of(status)
+        report = _report_of(status)
         error, message = report.error, report.message
         self._note_rejectors(info, report)
         pod = info.pod_info.pod
@@ -141,7 +140,7 @@ class FailureHandler:
         )
 
     @staticmethod
-    def _note_rejectors(info: QueuedPodInfo, report: FailureReport) -> None:
+    def _note_rejectors(info: QueuedPodInfo, report: _Report) -> None:
         info.unschedulable_plugins = report.unschedulable_plugins
         info.pending_plugins = report.pending_plugins
         info.gating_plugin = ""
@@ -200,19 +199,32 @@ class FailureHandler:
         return place or self._queue.place_of_key(info.pod_info.key) or ""
 
 
-def _report_of(status: Status) -> FailureReport:
+class _Report(NamedTuple):
+    """Input of the pod condition, the event and the queue for a failed attempt."""
+
+    error: Exception | None
+    message: str
+    note: str
+    """The message, truncated to the limit of an event."""
+    reasons: Sequence[str]
+    """`<count> <reason>` per distinct reason, over the nodes."""
+    unschedulable_plugins: frozenset[str]
+    pending_plugins: frozenset[str]
+
+
+def _report_of(status: Status) -> _Report:
     error, message = status.as_error(), status.message
     told = error, message, shortened(message)
     if not isinstance(error, FitError):
-        return FailureReport(*told, (), _NO_PLUGINS, _NO_PLUGINS)
+        return _Report(*told, (), _NO_PLUGINS, _NO_PLUGINS)
     diagnosis = error.diagnosis
     reasons = diagnosis.node_to_status.histogram(error.node_count)
     if diagnosis.is_post_filter_unfinished:
         # No event may come: without rejectors the pod is tried again after a backoff, as after an
         # error. (Upstream: it waits for an event, or for the five-minute flush.)
-        return FailureReport(*told, reasons, _NO_PLUGINS, _NO_PLUGINS)
+        return _Report(*told, reasons, _NO_PLUGINS, _NO_PLUGINS)
     plugins = frozenset(diagnosis.unschedulable_plugins), frozenset(diagnosis.pending_plugins)
-    return FailureReport(*told, reasons, *plugins)
+    return _Report(*told, reasons, *plugins)
 
 
 def _condition(pod: Pod, reason: str, message: str) -> PodCondition:

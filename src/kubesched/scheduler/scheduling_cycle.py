@@ -16,8 +16,7 @@ from msgspec import structs
 from kubesched.base.errors import ApiError, TransportError
 from kubesched.base.logs import get_logger
 from kubesched.framework.cycle_state import PODS_TO_ACTIVATE, CycleState, PodsToActivate
-from kubesched.framework.diagnosis import Diagnosis, Failed, FitError, KeptEnd
-from kubesched.framework.engine import InTreePlugin
+from kubesched.framework.diagnosis import Diagnosis, Failed, FitError
 from kubesched.framework.interfaces import (
     PostFilterAnswer,
 )
@@ -27,7 +26,7 @@ from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.runtime import Framework
 from kubesched.framework.runtime.maybe_async import then
 from kubesched.framework.runtime.permit import run_permit
-from kubesched.framework.runtime.post_filter import answer_premises, run_post_filter
+from kubesched.framework.runtime.post_filter import run_post_filter
 from kubesched.framework.runtime.reserve import run_reserve, run_unreserve
 from kubesched.framework.status import Code, NodeToStatus, Status, error_status
 from kubesched.scheduler.algorithm import ScheduleResult, SchedulingAlgorithm
@@ -71,25 +70,12 @@ class SchedulingCycle:
         walk_start = self.algorithm.next_start
         outcome = algorithm.schedule(framework, state, info.pod_info)
         if self.shadows is not None:  # then there are no extenders: the decision is made
-            assert isinstance(outcome, ScheduleResult | Status | KeptEnd)
+            assert isinstance(outcome, ScheduleResult | Status)
             state.shadow_s = self.shadows.compare(framework, info.pod_info, outcome, walk_start)
             started += state.shadow_s
         if type(outcome) is ScheduleResult:  # inlined `then` for most pods
             return self._conclude(framework, state, info, started, outcome)
-        if type(outcome) is KeptEnd:
-            return self._fail_again(framework, started, outcome)
         return then(outcome, self._conclude, framework, state, info, started)
-
-    @staticmethod
-    def _fail_again(framework: Framework, attempt_started: float, end: KeptEnd) -> Failed:
-        """Fail like the last pod of the class: PostFilter would give the same answer."""
-        started = framework.now()
-        for plugin in framework.post_filter:
-            if isinstance(plugin, InTreePlugin):
-                plugin.answer_repeated()
-        framework.point_done("PostFilter", started, end.said)
-        framework.algorithm_done(attempt_started)
-        return end.failed
 
     def decide(
         self, framework: Framework, state: CycleState, pod: PodInfo
@@ -187,15 +173,7 @@ class SchedulingCycle:
             )
             fit_error.diagnosis.is_post_filter_unfinished = _is_request_failure(status)
             info = result.nominating_info if result is not None else None
-            failed = Failed(failure, info or KEEP_NOMINATION)
-            kept, fit_error.diagnosis.kept = fit_error.diagnosis.kept, None
-            if kept is not None:
-                kept.end = None
-                if framework.fails_per_class and status is not None and status.is_rejected:
-                    premises = answer_premises(framework, state, pod.pod, statuses)
-                    if premises is not None:
-                        kept.end = KeptEnd(failed, status, premises)
-            return failed
+            return Failed(failure, info or KEEP_NOMINATION)
 
         return then(run_post_filter(framework, state, pod.pod, statuses), conclude)
 

@@ -20,7 +20,7 @@ from kubesched.base.clock import Clock
 from kubesched.base.metrics.instruments import Counter as CounterSeries
 from kubesched.base.metrics.scheduler import SchedulerMetrics
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.diagnosis import FitError, KeptEnd
+from kubesched.framework.diagnosis import FitError
 from kubesched.framework.nodes.columns import Indices
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nodes.views import NodeColumns, PassingColumns
@@ -120,7 +120,7 @@ class Judge:
             if chosen != node_name:
                 return Verdict(DIFFERENT, chosen, feasible)
             return Verdict(TIE if algorithm.ties > 1 else SAME, chosen, feasible)
-        if isinstance(outcome, KeptEnd) or is_unschedulable(outcome):
+        if is_unschedulable(outcome):
             return Verdict(NEITHER)
         return Verdict(ERROR, error=outcome.message)
 
@@ -368,7 +368,7 @@ class Shadows:
         self,
         framework: Framework,
         pod: PodInfo,
-        outcome: ScheduleResult | Status | KeptEnd,
+        outcome: ScheduleResult | Status,
         start: int,
     ) -> float:
         """After a live decision; returns the seconds it took."""
@@ -379,7 +379,7 @@ class Shadows:
         for shadow in shadows:
             if isinstance(outcome, ScheduleResult):
                 shadow.compare(pod, outcome.node_name, start)
-            elif isinstance(outcome, KeptEnd) or is_unschedulable(outcome):
+            elif is_unschedulable(outcome):
                 shadow.compare(pod, "", start)
             else:
                 shadow.count(ERROR)  # the live attempt failed for another reason than room

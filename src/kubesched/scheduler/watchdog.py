@@ -43,8 +43,6 @@ EXTENSION_POINTS = {
     "filter_nodes": "Filter",
     "filter_rule": "Filter",
     "post_filter": "PostFilter",
-    "answer_premise": "PostFilter",
-    "answer_repeated": "PostFilter",
     "pre_score": "PreScore",
     "score": "Score",
     "score_nodes": "Score",

@@ -7,7 +7,7 @@ With extenders, and without asynchronous preemption, the answer is an awaitable.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -52,7 +52,6 @@ from kubesched.framework.preemption.victims import (
     VictimRules,
     select_victims,
 )
-from kubesched.framework.rules import Premise
 from kubesched.framework.runtime import Framework
 from kubesched.framework.status import (
     Code,
@@ -138,28 +137,6 @@ class Evaluator:
         preemptor = Preemptor(self._framework, state, PodInfo(pod), self._now_us())
         row = self._handle.table.row_of[node_name]
         return select_victims(preemptor, row, self.budgets.list(), self._rules)
-
-    def premise_of_no_candidates(self, pod: Pod, statuses: NodeToStatus) -> Premise | None:
-        """A premise of the last rejection, for pods of the class with these verdicts.
-
-        None if the reason was not a lack of candidates, or if extenders took part.
-        """
-        current = self._current(pod)
-        if current is None or self._why_not_eligible(current, statuses):
-            return None
-        if interested_in(self._handle.extenders, current):
-            return None
-        table, nominator = self._handle.table, self._handle.nominator
-        priority, priorities = pod.spec.priority or 0, table.priorities
-        pods, swaps = table.pod_log, table.swap_log
-
-        def premise() -> Hashable:  # called for every failing pod
-            nominations = 0 if nominator is None else nominator.version
-            if priorities.has_below(priority):
-                return nominations, pods.end, swaps.end
-            return nominations
-
-        return premise
 
     def _current(self, pod: Pod) -> Pod | None:
         """The informer's current version of the pod."""

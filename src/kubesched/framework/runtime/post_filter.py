@@ -8,8 +8,6 @@ from collections.abc import Awaitable, Sequence
 from kubesched.api.core_v1 import Pod
 from kubesched.base.logs import get_logger
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.diagnosis import PremiseValue
-from kubesched.framework.engine import InTreePlugin
 from kubesched.framework.interfaces import PostFilterAnswer, PostFilterPlugin, PostFilterResult
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.guard import as_status, failure, raised
@@ -43,25 +41,6 @@ def run_post_filter(
         if final is not None:
             return final
     return rejections.summary()
-
-
-def answer_premises(
-    framework: Framework, state: CycleState, pod: Pod, statuses: NodeToStatus
-) -> Sequence[PremiseValue] | None:
-    """An additional premise of the last rejection; None if it must not be cached."""
-    premises: list[PremiseValue] = []
-    for plugin in framework.post_filter:
-        try:
-            if not isinstance(plugin, InTreePlugin):
-                return None
-            premise = plugin.answer_premise(state, pod, statuses)
-            if premise is None:
-                return None
-            premises.append((premise, premise()))
-        except Exception as error:  # a plugin may raise anything; do not cache then
-            log.error("A plugin failed to say how long its answer holds", error, plugin=plugin.name)
-            return None
-    return premises
 
 
 async def _ask_rest(

@@ -14,7 +14,6 @@ from types import FrameType
 from typing import Final
 
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.diagnosis import KeptEnd
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.status import Status
@@ -135,12 +134,12 @@ def counting(
 ) -> Iterator[None]:
     """Report the work of every search for a node for the pod with this name."""
 
-    def wrapped(algorithm: SchedulingAlgorithm) -> Callable[..., ScheduleResult | Status | KeptEnd]:
+    def wrapped(algorithm: SchedulingAlgorithm) -> Callable[..., ScheduleResult | Status]:
         schedule = algorithm.schedule
 
         def counted(
             framework: Framework, state: CycleState, info: PodInfo
-        ) -> ScheduleResult | Status | KeptEnd:
+        ) -> ScheduleResult | Status:
             if info.name != pod:
                 return schedule(framework, state, info)
             work = Work()

@@ -52,7 +52,7 @@ from kubesched.framework.interfaces import (
 )
 from kubesched.framework.nodes.columns import Ints
 from kubesched.framework.nodes.views import NodeColumns
-from kubesched.framework.rules import Premise, Rule, Scope, always
+from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import (
     SKIP,
     NodeToStatus,
@@ -378,9 +378,6 @@ class DynamicResources(
     def _spawn(self, work: Awaitable[object], what: str) -> None:
         assert self.handle.spawn is not None, "deallocation needs `spawn` for its API calls"
         self.handle.spawn(_completed(work), what)
-
-    def answer_premise(self, state: CycleState, pod: Pod, statuses: NodeToStatus) -> Premise | None:
-        return always if state.get(STATE) is NO_CLAIMS else None
 
     async def _deallocate(self, claim: ResourceClaim) -> PostFilterAnswer:
         await self._binder.deallocate(claim)

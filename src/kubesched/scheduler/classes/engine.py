@@ -19,7 +19,7 @@ from numpy.typing import DTypeLike
 from kubesched.base.logs import get_logger
 from kubesched.framework.basis import filter_rules, is_lasting, score_rules
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.diagnosis import Diagnosis, KeptEnd
+from kubesched.framework.diagnosis import Diagnosis
 from kubesched.framework.interfaces import ScorePlugin
 from kubesched.framework.nodes.columns import Indices, Ints, Levels, Mask
 from kubesched.framework.nodes.node_table import NodeTable
@@ -44,8 +44,6 @@ log = get_logger(__name__)
 _BLOCK: Final = 8192
 _ALIKE: Final[Levels] = np.zeros(1, dtype=np.int16)
 """The total score if only one node is feasible."""
-POST_FILTER_VERBOSITY: Final = 2
-"""At this verbosity PostFilter plugins log their input, so they are called for every pod."""
 
 
 class Best(NamedTuple):
@@ -78,8 +76,8 @@ class Walked(NamedTuple):
     examined: int
 
 
-Answer = Best | Walked | Diagnosis | KeptEnd
-"""The feasible nodes, why the pod fits on no node, or how the attempt ends."""
+Answer = Best | Walked | Diagnosis
+"""The feasible nodes, or why the pod fits on no node."""
 
 
 class ClassEngine:
@@ -274,7 +272,7 @@ class ClassEngine:
         pod: PodInfo,
         answers: Answers,
         started: float,
-    ) -> Diagnosis | KeptEnd | None:
+    ) -> Diagnosis | None:
         """Why the pod fits on no node, derived from the last failure of its shape if possible."""
         failure, filters = answers.failure, answers.filters
         nominations = nominations_version(framework, pod)
@@ -290,9 +288,6 @@ class ClassEngine:
             return None
         state.points_reached |= FILTER
         framework.point_done("Filter", started)
-        end = diagnosis.end
-        if end is not None and not log.enabled(POST_FILTER_VERBOSITY) and end.holds():
-            return end
         return diagnosis.copy()
 
     # -- learning ----------------------------------------------------------------------------------

@@ -39,7 +39,6 @@ class KnownFailure:
         self._nominations = nominations
         self._basis = Basis(table, (), nominator=framework.handle.nominator)
         self._diagnosis = diagnosis.copy()
-        self._diagnosis.kept = None
 
     def recall(self, state: CycleState, pod: PodInfo, nominations: int) -> Diagnosis | None:
         """The diagnosis (read-only), if another pod of the class still fits on no node."""

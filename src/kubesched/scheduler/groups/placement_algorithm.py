@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.diagnosis import Diagnosis, FitError, KeptEnd, NoNodesAvailable
+from kubesched.framework.diagnosis import Diagnosis, FitError, NoNodesAvailable
 from kubesched.framework.nodes.columns import Indices
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.runtime import Framework
@@ -32,7 +32,7 @@ class PlacementAlgorithm(SchedulingAlgorithm):
 
     def schedule(
         self, framework: Framework, state: CycleState, pod: PodInfo
-    ) -> ScheduleResult | Status | KeptEnd:
+    ) -> ScheduleResult | Status:
         self.table.refresh()
         if not len(self._rows):
             return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, error=NoNodesAvailable())

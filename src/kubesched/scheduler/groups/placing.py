@@ -14,7 +14,7 @@ from functools import partial
 from random import Random
 
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.diagnosis import FitError, KeptEnd
+from kubesched.framework.diagnosis import FitError
 from kubesched.framework.groups.states import GroupKey, GroupStates
 from kubesched.framework.groups.tree import GroupCycle, GroupNode, PlacedPod, Placement
 from kubesched.framework.interfaces import (
@@ -309,8 +309,6 @@ class Placing:
         outcome = await decided if isinstance(decided, Awaitable) else decided
         self._shared.member_states[info.pod_info.uid] = state
         framework.algorithm_done(started)
-        if isinstance(outcome, KeptEnd):
-            outcome = outcome.failed.status
         if isinstance(outcome, Status):
             member = MemberResult(info, _without_post_filter(outcome), state)
             if not isinstance(outcome.error, FitError):
@@ -381,7 +379,7 @@ def _without_post_filter(status: Status) -> Status:
     if not isinstance(error, FitError) or not error.diagnosis.post_filter_msg:
         return status
     diagnosis = error.diagnosis.copy()
-    diagnosis.kept, diagnosis.post_filter_msg = None, ""
+    diagnosis.post_filter_msg = ""
     return Status(status.code, error=FitError(error.pod_key, error.node_count, diagnosis))
 
 

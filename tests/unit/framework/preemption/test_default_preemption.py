@@ -144,34 +144,6 @@ def test_attempts_and_victims_are_counted(world) -> None:
     assert world.metrics.preemption_victims.count == 1
 
 
-def test_an_answer_without_candidates_rests_on_nominations_and_pods(world) -> None:
-    full_node(world)
-    pod = world.pending(cpu="2", priority=0).build()
-    world.listers.of(Pod).put(pod)
-    state, statuses = world.fail(pod)
-    premise = world.plugin.answer_premise(state, pod, statuses)
-    first = premise()
-    assert premise() == first
-    world.on("n", "equal", cpu="1m", priority=0)
-    assert premise() == first, "no pod can be evicted, whatever pods there are"
-    world.nominate("n", "rival")
-    second = premise()
-    assert second != first
-    world.on("n", "low", cpu="1m", priority=-5)
-    third = premise()
-    assert third != second
-    world.on("n", "lower", cpu="1m", priority=-6)
-    assert premise() != third
-
-
-def test_the_answer_to_a_pod_that_may_not_preempt_is_not_repeated(world) -> None:
-    full_node(world)
-    pod = world.pending(priority=9).spec(preemptionPolicy="Never").build()
-    world.listers.of(Pod).put(pod)
-    state, statuses = world.fail(pod)
-    assert world.plugin.answer_premise(state, pod, statuses) is None
-
-
 # -- eligibility -------------------------------------------------------------------------------------------------------
 
 TARGET = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}

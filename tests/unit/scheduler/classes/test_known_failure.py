@@ -15,7 +15,6 @@ import pytest
 
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.diagnosis import KeptEnd
 from kubesched.framework.handle import Handle
 from kubesched.framework.node_statuses import NodeStatusColumns, rows_with_code
 from kubesched.framework.nodes.node_table import NodeTable
@@ -155,7 +154,6 @@ class EndingHistory(History):
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        self.again = 0
         queue = SimpleNamespace(nominator=self.nominator)
         self.cycles = [
             SchedulingCycle(algorithm, None, queue) for algorithm in (self.with_classes, self.plain)
@@ -176,11 +174,7 @@ class EndingHistory(History):
         outcome = cycle.algorithm.schedule(self.framework, state, pod)
         if isinstance(outcome, ScheduleResult):
             return "fits"
-        if isinstance(outcome, KeptEnd):
-            self.again += 1
-            failed = cycle._fail_again(self.framework, 0.0, outcome)
-        else:
-            failed = cycle._try_to_make_room(self.framework, state, pod, outcome, 0.0)
+        failed = cycle._try_to_make_room(self.framework, state, pod, outcome, 0.0)
         return told(failed.status), failed.nomination
 
 
@@ -191,7 +185,6 @@ def test_attempts_that_repeat_a_failure_end_as_those_that_do_not(seed: int) -> N
         for _ in range(history.random.choice([0, 0, 1, 2])):
             history.change()
         history.decide()
-    assert history.again
 
 
 @pytest.fixture
