@@ -30,10 +30,9 @@ from kubesched.insight.explain import pod_groups, waiting
 from kubesched.insight.explain.devices import DeviceStories, device_stories
 from kubesched.insight.explain.evaluation import Evaluation, evaluate
 from kubesched.insight.explain.fixes.changes import edited
-from kubesched.insight.explain.fixes.entry import changes_for_entry
 from kubesched.insight.explain.fixes.pod_edits import set_scheduler
 from kubesched.insight.explain.fixes.rehearsal import Copy, Rehearsals
-from kubesched.insight.explain.fixes.search import FixSearch
+from kubesched.insight.explain.fixes.search import FixSearch, changes_for_entry
 from kubesched.insight.explain.judging import is_hopeless, reasons_of
 from kubesched.insight.explain.missing import missing_for
 from kubesched.insight.explain.model import (

@@ -7,7 +7,7 @@ or wait by returning an awaitable.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import structs, to_builtins
 
@@ -23,33 +23,18 @@ from kubesched.api.names import key_of
 from kubesched.base.errors import Conflict
 from kubesched.insight.state.stored_objects import StoredObjects
 
+if TYPE_CHECKING:
+    from kubesched.insight.state.cluster import Cluster
+
 R = TypeVar("R", bound=Record)
 
 Hook = Callable[..., Awaitable[None] | None]
 
 
-class Written(Protocol):
-    """The target of the client's writes."""
-
-    def find(self, kind: type[R], namespace: str, name: str) -> R | None: ...
-
-    def current(self, obj: R) -> R: ...
-
-    def put(self, obj: R) -> R: ...
-
-    def delete(self, obj: Record) -> None: ...
-
-    def bound(self, pod: Pod, node_name: str) -> None: ...
-
-    def patched(self, pod: Pod, status: PodStatus) -> None: ...
-
-    def evicted(self, pod: Pod) -> None: ...
-
-
 class ClusterClient(StoredObjects):
     """Handles the scheduler's calls."""
 
-    def __init__(self, cluster: Written, *, remembers: bool = True) -> None:
+    def __init__(self, cluster: Cluster, *, remembers: bool = True) -> None:
         """Without `remembers`, calls are not recorded."""
         self._cluster = cluster
         self._remembers = remembers

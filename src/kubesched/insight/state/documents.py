@@ -19,9 +19,9 @@ import numpy as np
 
 from kubesched.api import codec
 from kubesched.api.codec import DECODE_ERRORS, MalformedObject
-from kubesched.api.core_v1 import Pod, PodSpec, PodStatus
+from kubesched.api.core_v1 import Pod
 from kubesched.api.kinds import Kind, find_kind
-from kubesched.api.meta import ListMeta, ObjectMeta
+from kubesched.api.meta import ListMeta
 from kubesched.api.yaml_nodes import Mapping, Sequence, YamlError, load, parse_text
 from kubesched.client.informers.sharing import Sharing
 from kubesched.insight.state.archive import is_header, read_header
@@ -57,18 +57,7 @@ class _Document(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
 
 
-class _ListedPod(msgspec.Struct):
-    """A pod that records whether it has a kind."""
-
-    api_version: str = msgspec.field(name="apiVersion", default="")
-    kind: str = ""
-    metadata: ObjectMeta = ObjectMeta()
-    spec: PodSpec = PodSpec()
-    status: PodStatus = PodStatus()
-
-
 _raws = msgspec.json.Decoder(list[msgspec.Raw])
-_listed_pods = msgspec.json.Decoder(list[_ListedPod])
 _identity = msgspec.json.Decoder(_Identity)
 _document = msgspec.json.Decoder(_Document)
 
@@ -121,8 +110,6 @@ class DocumentReader:
         kind = beginning.kind.removesuffix("List")
         for text in streamed.pieces():
             self._lines_before = streamed.lines
-            if self._read_pods(text):
-                continue
             try:
                 items = _raws.decode(text)
             except DECODE_ERRORS:
@@ -131,23 +118,6 @@ class DocumentReader:
                 return  # the list names their kind after the items
             for item in items:
                 self._json_object(item, beginning.api_version, kind, text)
-
-    def _read_pods(self, text: memoryview) -> bool:
-        """Read a piece of a list if it holds only pods, without first searching for item ends."""
-        first = _KIND_FIRST.match(text, 1)
-        if first is None or first[2] != b"Pod":
-            return False
-        try:
-            pods = _listed_pods.decode(text)
-        except DECODE_ERRORS:
-            return False
-        if not all(pod.kind == "Pod" and pod.api_version == "v1" for pod in pods):
-            return False
-        if not all(pod.metadata.name for pod in pods):
-            return False
-        for pod in pods:
-            self._put(Pod(metadata=pod.metadata, spec=pod.spec, status=pod.status))
-        return True
 
     def _read_json(self, view: memoryview, start: int) -> None:
         while start < len(view):

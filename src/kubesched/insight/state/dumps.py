@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import io
 import os
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import cast
 
 from kubesched.client.informers.sharing import Sharing
 from kubesched.insight.state.cluster_state import KINDS, ClusterState
 from kubesched.insight.state.collector import collector_paused
 from kubesched.insight.state.documents import DocumentReader
 from kubesched.insight.state.problems import Problem, StateError
-from kubesched.insight.state.unpacking import unpacked
 
 STDIN = "-"
 SUFFIXES = (".json", ".jsonl", ".yaml", ".yml")
 """Suffixes read in a directory, also with `.gz`; a file given by name may have any."""
+MAX_BYTES = 16 << 30
+"""Maximum uncompressed size of one file, so that it cannot exhaust memory."""
+
+_CHUNK = 64 << 10
+_GZIP_MAGIC = b"\x1f\x8b"
 
 
 def load_dumps(paths: Sequence[str]) -> ClusterState:
@@ -67,10 +72,27 @@ def _load(path: str, state: ClusterState, problems: list[Problem], sharing: Shar
         raise StateError(f"{name}: {error}") from None
 
 
-def _opened(path: str) -> contextlib.AbstractContextManager[BinaryIO]:
+def _opened(path: str) -> contextlib.AbstractContextManager[io.BufferedReader]:
     if path == STDIN:
-        return contextlib.nullcontext(sys.stdin.buffer)
+        return contextlib.nullcontext(cast("io.BufferedReader", sys.stdin.buffer))
     return open(path, "rb")  # the caller closes it
+
+
+def unpacked(stream: io.BufferedReader, max_bytes: int = MAX_BYTES) -> Iterator[bytes]:
+    """The contents of a stream in pieces, decompressed if it is gzip.
+
+    Raises:
+        StateError: the content is too large.
+        EOFError, gzip.BadGzipFile, zlib.error: the compressed data is damaged or truncated.
+    """
+    is_packed = stream.peek(len(_GZIP_MAGIC)).startswith(_GZIP_MAGIC)
+    contents = gzip.GzipFile(fileobj=stream) if is_packed else stream
+    size = 0
+    while chunk := contents.read(_CHUNK):
+        size += len(chunk)
+        if size > max_bytes:
+            raise StateError(f"larger than {max_bytes >> 20} MiB unpacked")
+        yield chunk
 
 
 def _files(paths: Sequence[str]) -> Iterator[str]:

@@ -20,9 +20,8 @@ from kubesched.client.informers.sharing import Sharing
 from kubesched.insight.state import documents, streamed_list
 from kubesched.insight.state.cluster_state import ClusterState
 from kubesched.insight.state.documents import DocumentReader
-from kubesched.insight.state.dumps import load_dumps
+from kubesched.insight.state.dumps import load_dumps, unpacked
 from kubesched.insight.state.problems import Problem, StateError
-from kubesched.insight.state.unpacking import unpacked
 from kubesched.testing import make_node, make_pod
 
 POD = msgspec.to_builtins(make_pod("a").cpu("1").build())
@@ -88,7 +87,7 @@ def test_gzip_and_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         b"\n" + json.dumps(OTHER).encode()
     )
     assert names(load(tmp_path, packed, "without-suffix")) == ["a", "b"]
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(packed)))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(packed))))
     state = load_dumps(["-"])
     assert names(state) == ["a", "b"]
     assert state.source == "standard input"

@@ -100,18 +100,6 @@ class GateRemoval(PodEdit):
 
 
 @dataclass(frozen=True, slots=True)
-class PluginExclusion(ChangeBase):
-    """What-if: the plugin does not reject the pod. How to achieve that depends on the plugin."""
-
-    plugin: str
-
-    @property
-    def effects(self) -> Sequence[str]:
-        why = f"why {self.plugin} does not, its documentation has to say"
-        return [f"every other plugin takes the node; {why}"]
-
-
-@dataclass(frozen=True, slots=True)
 class NodeEdit(ChangeBase):
     """A change of one node."""
 
@@ -198,11 +186,7 @@ def quoted_patch(operations: Sequence[Operation]) -> str:
     return shlex.quote(json.dumps(operations, separators=(",", ":")))
 
 
-AnyChange = PodEdit | NodeEdit | PodDeletion | NodeAddition | PluginExclusion | ObjectChange
-
-
-def plugin_exclusion(plugin: str) -> PluginExclusion:
-    return PluginExclusion("WithoutPlugin", f"{plugin} not rejecting it", 9.0, plugin)
+AnyChange = PodEdit | NodeEdit | PodDeletion | NodeAddition | ObjectChange
 
 
 def deletion(pod: Pod, violates_budget: bool) -> PodDeletion:

@@ -24,11 +24,9 @@ from kubesched.insight.explain.fixes.changes import (
     AnyChange,
     NodeEdit,
     PodEdit,
-    plugin_exclusion,
 )
 from kubesched.insight.explain.reasons import (
     EXISTING_ANTI_AFFINITY,
-    EXTENDER,
     HOST_PORT_TAKEN,
     INSUFFICIENT,
     INSUFFICIENT_RESOURCE,
@@ -100,7 +98,7 @@ def conditions_at(
             code = code_of_reason(reason, status)
             make = finder.by_code.get(code.code)
             if rejections.plugin not in IN_TREE:
-                make = finder.other_plugin(rejections.plugin)
+                make = None  # what it requires is not known
             changes = others(row, rejections.plugin)
             found = [
                 Condition("", "", f"{reason}: {name}", list(each)) for name, each in changes.items()
@@ -278,12 +276,6 @@ class _Finder:
             middle = (low + high) // 2
             low, high = (low, middle) if passes(middle) else (middle, high)
         return high
-
-    def other_plugin(self, plugin: str) -> Callable[[str], Iterator[Condition]] | None:
-        """Test whether a third-party plugin is the only obstacle; its requirements are unknown."""
-        if plugin == EXTENDER:
-            return None
-        return lambda reason: iter([Condition("", "", reason, [plugin_exclusion(plugin)])])
 
     def _missing_label(self, reason: str) -> Iterator[Condition]:
         labels = self._node.metadata.labels or {}

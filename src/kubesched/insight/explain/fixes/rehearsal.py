@@ -8,8 +8,6 @@ are made as their commands make them, controllers act, and the copy settles agai
                          DaemonSet one by one while none is pending; a Job starts anew
     pods without         the pod is replaced, or changed in place where the API server allows it
     deleted pods         their controllers replace them, and the replacements queue up
-
-A fix that needs a plugin to be absent cannot be tried here.
 """
 
 from __future__ import annotations
@@ -29,7 +27,6 @@ from kubesched.insight.explain.fixes.changes import (
     NodeAddition,
     NodeEdit,
     ObjectChange,
-    PluginExclusion,
     PodDeletion,
     PodEdit,
     edited,
@@ -105,10 +102,6 @@ class Rehearsals:
 
     def _is_late(self) -> bool:
         return self._clock.monotonic() > self._ends_at
-
-
-def can_be_rehearsed(changes: Sequence[AnyChange]) -> bool:
-    return not any(isinstance(change, PluginExclusion) for change in changes)
 
 
 class _Rehearsal:

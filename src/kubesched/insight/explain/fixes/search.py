@@ -17,7 +17,7 @@ from itertools import chain, combinations, product
 
 import numpy as np
 
-from kubesched.api.core_v1 import Node
+from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.names import key_of
 from kubesched.api.policy_v1 import PodDisruptionBudget
 from kubesched.framework.nodes.pods import PodInfo
@@ -27,23 +27,24 @@ from kubesched.insight.explain.amounts import free_of
 from kubesched.insight.explain.evaluation import Evaluation
 from kubesched.insight.explain.fixes.changes import (
     AnyChange,
+    GateRemoval,
     NodeAddition,
     NodeEdit,
     ObjectChange,
-    PluginExclusion,
     PodDeletion,
     PodEdit,
     RequestEdit,
     SkewEdit,
     addition,
     deletion,
+    edited,
 )
 from kubesched.insight.explain.fixes.claims import ClaimChanges
 from kubesched.insight.explain.fixes.commands import commands_for, is_to_be_made, template_owner
 from kubesched.insight.explain.fixes.conditions import Condition, conditions_at
 from kubesched.insight.explain.fixes.deletions import may_be_deleted, smallest_deletions
-from kubesched.insight.explain.fixes.pod_edits import lower_request, raise_skew
-from kubesched.insight.explain.fixes.rehearsal import Outcome, Rehearsals, can_be_rehearsed
+from kubesched.insight.explain.fixes.pod_edits import gate_removals, lower_request, raise_skew
+from kubesched.insight.explain.fixes.rehearsal import Outcome, Rehearsals
 from kubesched.insight.explain.fixes.trials import Trials
 from kubesched.insight.explain.model import Change, Fix
 from kubesched.insight.explain.reasons import INSUFFICIENT
@@ -188,7 +189,7 @@ class FixSearch:
     def _rehearsed(self, proposal: Proposal, other_nodes: int) -> Tried | None:
         """The proposal, or a stronger form that places more; None if it places nothing."""
         changes = (*self._before, *proposal.changes)
-        if self._rehearsals is None or not can_be_rehearsed(changes):
+        if self._rehearsals is None:
             return Tried(proposal, other_nodes, None)
         outcome = self._rehearsals.outcome(changes)
         if outcome is None:
@@ -420,9 +421,18 @@ class FixSearch:
             return f"Pod/{key_of(change.pod.metadata)}"
         if isinstance(change, ObjectChange):
             return change.object
-        if isinstance(change, PluginExclusion):
-            return f"Plugin/{change.plugin}"
         return f"Node/{change.node.metadata.name}"
+
+
+def changes_for_entry(framework: Framework, pod: Pod) -> list[GateRemoval] | None:
+    """The gates to remove, after which PreEnqueue admits the pod; None if it does not even then."""
+    if pod.metadata.deletion_timestamp is not None:
+        return None
+    removals = gate_removals(pod)
+    ungated = edited(pod, removals) if removals else pod
+    statuses = (plugin.pre_enqueue(ungated) for plugin in framework.pre_enqueue)
+    is_admitted = all(status is None or status.is_success for status in statuses)
+    return removals if is_admitted else None
 
 
 def _node_of(proposal: Proposal, outcome: Outcome | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -26,7 +26,6 @@ from kubesched.insight.explain.fixes.changes import (
     NodeAddition,
     NodeEdit,
     ObjectChange,
-    PluginExclusion,
     PodDeletion,
     PodEdit,
     edited,
@@ -50,19 +49,16 @@ class Trials:
         """Names of nodes that fit after the changes; None if PreFilter or a filter fails."""
         edits = [change for change in changes if isinstance(change, PodEdit)]
         pod = PodInfo(edited(self._pod.pod, edits)) if edits else self._pod
-        excluded = {change.plugin for change in changes if isinstance(change, PluginExclusion)}
         with self._changed(changes):
-            return self._feasible(pod, excluded)
+            return self._feasible(pod)
 
-    def _feasible(self, pod: PodInfo, excluded: Set[str]) -> set[str] | None:
+    def _feasible(self, pod: PodInfo) -> set[str] | None:
         table, state = self._table, CycleState()
         table.refresh()
         view = NodeColumns(table)
-        plugins = [plugin for plugin in self._framework.pre_filter if plugin.name not in excluded]
-        outcome = run_pre_filter(self._framework, state, pod.pod, view, plugins)
+        outcome = run_pre_filter(self._framework, state, pod.pod, view)
         if outcome.status is not None:
             return None
-        state.skip_filter_plugins = state.skip_filter_plugins | excluded
         result = filter_with_nominated_pods(self._framework, state, pod, view)
         if result.error is not None:
             return None
