@@ -52,8 +52,12 @@ class SchedulerApp:
         max_in_unschedulable_s: float = 300.0,
         extender_transport: Transport | None = None,
         recording: Recording | None = None,
+        before_handlers: Callable[[SchedulerApp], None] = lambda _app: None,
     ) -> None:
-        """`extender_transport` replaces the connections to the extenders' URLs."""
+        """`extender_transport` replaces the connections to the extenders' URLs.
+
+        `before_handlers` may add event handlers that are called before the scheduler's own.
+        """
         clock = clock or SystemClock()
         random = random or Random()
         self.metrics_registry = metrics_registry or MetricsRegistry()
@@ -88,6 +92,7 @@ class SchedulerApp:
             dependencies if recording is None else recorded_dependencies(dependencies, recording),
             max_in_unschedulable_s=max_in_unschedulable_s,
         )
+        before_handlers(self)
         connect(self.informers, self.assembly)
         if gates.SchedulerAsyncAPICalls:
             waiting = self.metrics.pending_async_api_calls.labels("pod_status_patch")

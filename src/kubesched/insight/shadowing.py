@@ -17,8 +17,9 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import ExitStack
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.names import key_of
@@ -72,48 +73,17 @@ class Found(NamedTuple):
         return f"{self.pod}: {self.theirs or 'no node'}; ours: {self.ours or 'none'}; {why}"
 
 
-class _Change(Protocol):
-    number: int
-    time: float
-    node: str
-
-    def undo(self) -> None: ...
-
-    def redo(self) -> None: ...
-
-
-class _PodChange:
-    """A pod that came to a node or left it."""
-
-    def __init__(self, cache: Cache, number: int, time: float, pod: Pod, *, came: bool) -> None:
-        self.number, self.time, self.node = number, time, pod.spec.node_name
-        self._cache, self._pod, self._came = cache, pod, came
-
-    def undo(self) -> None:
-        self._set(not self._came)
-
-    def redo(self) -> None:
-        self._set(self._came)
-
-    def _set(self, is_there: bool) -> None:
-        known = self._cache.get_pod(self._pod.metadata.uid)
-        if is_there and known is None:
-            self._cache.add_pod(self._pod)
-        elif known is not None and not is_there:
-            self._pod = known.pod  # perhaps a newer version
-            self._cache.remove_pod(known.pod)
-
-
-class _NodeChange:
-    """A node that came, left or changed."""
+class _Change:
+    """A pod that came to a node or left it, or a node that came, left or changed."""
 
     def __init__(
-        self, cache: Cache, number: int, time: float, old: Node | None, new: Node | None
+        self, cache: Cache, number: int, time: float, old: Pod | Node | None, new: Pod | Node | None
     ) -> None:
-        node = old or new
-        assert node is not None
-        self.number, self.time, self.node = number, time, node.metadata.name
-        self._cache, self._old, self._new = cache, old, new
+        obj = old or new
+        assert obj is not None
+        self.number, self.time = number, time
+        self.node = obj.spec.node_name if isinstance(obj, Pod) else obj.metadata.name
+        self._cache, self._obj, self._old, self._new = cache, obj, old, new
 
     def undo(self) -> None:
         self._set(self._old)
@@ -121,11 +91,19 @@ class _NodeChange:
     def redo(self) -> None:
         self._set(self._new)
 
-    def _set(self, node: Node | None) -> None:
-        if node is not None:
-            self._cache.update_node(node)
-        elif self.node in self._cache.table.row_of:
-            self._cache.remove_node(self.node)
+    def _set(self, obj: Pod | Node | None) -> None:
+        cache = self._cache
+        if isinstance(obj, Node):
+            cache.update_node(obj)
+        elif isinstance(self._obj, Pod):
+            known = cache.get_pod(self._obj.metadata.uid)
+            if known is None and obj is not None:
+                cache.add_pod(self._obj)
+            elif known is not None and obj is None:
+                self._obj = known.pod  # perhaps a newer version
+                cache.remove_pod(known.pod)
+        elif self.node in cache.table.row_of:
+            cache.remove_node(self.node)
 
 
 class _Doubt(NamedTuple):
@@ -171,7 +149,7 @@ class BindingObserver:
 
     def pod_added(self, pod: Pod) -> None:
         if self.is_synced and pod.spec.node_name:
-            self._pod_change(pod, came=True)
+            self._note(None, pod)
 
     def pod_updated(self, old: Pod, new: Pod) -> None:
         is_theirs = self.is_synced and new.spec.scheduler_name == self._name
@@ -180,31 +158,29 @@ class BindingObserver:
         if new.spec.node_name:
             if is_theirs:
                 self._compare(old, new.spec.node_name)
-            self._pod_change(new, came=True)
+            self._note(None, new)
         elif is_theirs and (verdict := _verdict(new)) and verdict != _verdict(old):
             self._compare(new, "")
 
     def pod_deleted(self, pod: Pod) -> None:
         known = self._cache.get_pod(pod.metadata.uid)
         if self.is_synced and known is not None:
-            self._pod_change(known.pod, came=False)
+            self._note(known.pod, None)
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
         if not self.is_synced:
             return
-        now = self._clock.monotonic()
-        self._count += 1
-        self._changes.append(_NodeChange(self._cache, self._count, now, old, new))
+        self._note(old, new)
         if old is not None and new is not None and _matters(old, new):
             versions = self._versions.setdefault(old.metadata.name, deque(maxlen=NODE_VERSIONS))
             versions.append((self._clock.now(), old))
         elif new is None and old is not None:
             self._versions.pop(old.metadata.name, None)
 
-    def _pod_change(self, pod: Pod, *, came: bool) -> None:
+    def _note(self, old: Pod | Node | None, new: Pod | Node | None) -> None:
         self._count += 1
         now = self._clock.monotonic()
-        self._changes.append(_PodChange(self._cache, self._count, now, pod, came=came))
+        self._changes.append(_Change(self._cache, self._count, now, old, new))
 
     # -- judging -----------------------------------------------------------------------------------
 
@@ -384,24 +360,14 @@ def _on(changes: Sequence[_Change], node: str) -> list[_Change]:
 
 def _moments(before: Sequence[_Change], after: Sequence[_Change]) -> Generator[None, None, None]:
     """The other states of one node around a moment, one by one; closing it restores the node."""
-    made: list[_Change] = []
-    try:
-        for change in after:
-            change.redo()
-            made.append(change)
-            yield
-    finally:
-        for change in reversed(made):
-            change.undo()
-    gone: list[_Change] = []
-    try:
-        for change in reversed(before):
-            change.undo()
-            gone.append(change)
-            yield
-    finally:
-        for change in reversed(gone):
-            change.redo()
+    forth = [(change.redo, change.undo) for change in after]
+    back = [(change.undo, change.redo) for change in reversed(before)]
+    for steps in (forth, back):
+        with ExitStack() as restored:
+            for step, reverse in steps:
+                step()
+                restored.callback(reverse)
+                yield
 
 
 def _verdict(pod: Pod) -> str:

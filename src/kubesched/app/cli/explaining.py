@@ -28,8 +28,7 @@ from kubesched.config.features import FeatureGates
 from kubesched.config.load import load
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.insight.explain import Explainer, Explanation, selection
-from kubesched.insight.explain.groups import grouped
-from kubesched.insight.explain.model import schema
+from kubesched.insight.explain.model import Verdict, schema
 from kubesched.insight.explain.selection import Selection
 from kubesched.insight.explain.sources import explainer_of
 from kubesched.insight.explain.workloads import Workload, ask_cluster, find_workload
@@ -189,12 +188,31 @@ def _print_groups(
     args: argparse.Namespace, state: ClusterState, explainer: Explainer, pods: Sequence[Pod]
 ) -> None:
     """Print every distinct explanation; fixes are computed once for each."""
-    groups = grouped([explainer.explain(pod, selection.no_node) for pod in pods])
+    groups = _grouped([explainer.explain(pod, selection.no_node) for pod in pods])
     if args.fix:
         for group in groups:
             pod = _find_pod(state, *group[0].pod.split("/"))
             group[0] = explainer.explain(pod, selection.no_node, fix=True)
     explain_tables.print_groups(groups, told=state.notes)
+
+
+def _grouped(explanations: Sequence[Explanation]) -> list[list[Explanation]]:
+    """Explanations with equal verdict, reasons and message, in order of first appearance."""
+    groups: dict[object, list[Explanation]] = {}
+    for explanation in explanations:
+        story = (
+            explanation.verdict,
+            explanation.message,
+            tuple((r.plugin, r.reason, r.detail, r.nodes) for r in explanation.reasons),
+            tuple((w.code, w.what) for w in explanation.waiting_for),
+            explanation.nodes.feasible,
+            # A pod's current node matters; which of several equal nodes it would get does not.
+            explanation.chosen.node
+            if explanation.chosen is not None and explanation.verdict is Verdict.PLACED
+            else "",
+        )
+        groups.setdefault(story, []).append(explanation)
+    return list(groups.values())
 
 
 def _select_pods(args: argparse.Namespace, state: ClusterState) -> Sequence[Pod]:

@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import sys
 from dataclasses import replace
-from random import Random
 from typing import Any, cast
 
 from kubesched.api.core_v1 import Node, Pod
@@ -16,22 +15,17 @@ from kubesched.app.cli import terminal
 from kubesched.app.cli.interruption import stop_event
 from kubesched.app.cli.records import write_record
 from kubesched.app.cli.sources import load_configuration
+from kubesched.app.scheduler_app import SchedulerApp
 from kubesched.base.clock import SystemClock
 from kubesched.base.errors import KubeschedError
 from kubesched.base.logs import silence
-from kubesched.base.metrics.registry import MetricsRegistry
-from kubesched.base.metrics.scheduler import SchedulerMetrics
 from kubesched.client.informers.factory import InformerFactory
 from kubesched.client.informers.informer import DeletedFinalStateUnknown, EventHandler
 from kubesched.client.rest import RestClient
 from kubesched.config.defaults import without_extenders
-from kubesched.framework.profile import enabled_plugins
 from kubesched.insight.shadowing import CLASSES, BindingObserver
 from kubesched.insight.state.live import live_client
 from kubesched.insight.state.memory import NoEvents, RefusingClient
-from kubesched.insight.state.watching import ask_for_informers, connect
-from kubesched.plugins.registry import in_tree_registry
-from kubesched.scheduler.factory import Assembly, Dependencies, assemble
 
 SYNC_S = 120.0
 SETTLE_S = 0.1
@@ -58,17 +52,7 @@ def watch(args: argparse.Namespace) -> int:
 async def _watch(args: argparse.Namespace) -> dict[str, Any]:
     stop = stop_event()
     async with live_client("shadow", args.kubeconfig, args.context) as (client, _):
-        informers, assembly = _scheduler(args, client)
-        observer = BindingObserver(
-            assembly,
-            SystemClock(),
-            args.scheduler_name,
-            percentage=args.percentage_of_nodes_to_score,
-            window_s=args.window,
-            on_found=lambda found: print(f"different: {found.line()}", file=sys.stderr, flush=True),
-        )
-        _listen(informers, observer)
-        connect(informers, assembly)
+        informers, observer = _observed(args, client)
         async with asyncio.TaskGroup() as group:
             informers.start(group)
             await informers.wait_for_sync(SYNC_S)
@@ -85,7 +69,9 @@ async def _watch(args: argparse.Namespace) -> dict[str, Any]:
         return observer.report()
 
 
-def _scheduler(args: argparse.Namespace, client: RestClient) -> tuple[InformerFactory, Assembly]:
+def _observed(
+    args: argparse.Namespace, client: RestClient
+) -> tuple[InformerFactory, BindingObserver]:
     """A scheduler that never runs: its cache follows the cluster, its plugins judge."""
     config, gates = load_configuration(args)
     config, notes = without_extenders(config)
@@ -96,26 +82,35 @@ def _scheduler(args: argparse.Namespace, client: RestClient) -> tuple[InformerFa
     # All nodes are judged; that the other scheduler samples is taken into account afterwards.
     whole = tuple(replace(profile, percentage_of_nodes_to_score=None) for profile in live)
     config = replace(config, profiles=whole, percentage_of_nodes_to_score=100)
-    registry = in_tree_registry()
-    registry.add_installed()
-    informers = InformerFactory(client, clock=SystemClock(), random=Random())
-    ask_for_informers(informers, enabled_plugins(config, registry), gates)
-    no_events = NoEvents()
-    dependencies = Dependencies(
-        listers=informers,
-        client=cast("Any", RefusingClient()),
-        recorder=lambda _profile: no_events,
-        clock=SystemClock(),
-        random=Random(),
-        call_later=asyncio.get_running_loop().call_later,
-        metrics=SchedulerMetrics(MetricsRegistry()),
-        measures_plugins=False,
+    observers: list[BindingObserver] = []
+
+    def observe(app: SchedulerApp) -> None:
+        observers.append(
+            BindingObserver(
+                app.assembly,
+                SystemClock(),
+                args.scheduler_name,
+                percentage=args.percentage_of_nodes_to_score,
+                window_s=args.window,
+                on_found=lambda found: print(
+                    f"different: {found.line()}", file=sys.stderr, flush=True
+                ),
+            )
+        )
+        _listen(app.informers, observers[0])
+
+    app = SchedulerApp(
+        config,
+        gates,
+        client,
+        lambda _profile: NoEvents(),
+        calls=cast("Any", RefusingClient()),
+        before_handlers=observe,  # it judges on the state before each event
     )
-    return informers, assemble(config, gates, registry, dependencies)
+    return app.informers, observers[0]
 
 
 def _listen(informers: InformerFactory, observer: BindingObserver) -> None:
-    """Call the observer first: it judges on the state before each event."""
     informers.informer(Pod).add_event_handler(
         EventHandler(
             on_add=observer.pod_added,

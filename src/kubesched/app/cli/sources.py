@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from kubesched.config.types import KubeSchedulerConfiguration
     from kubesched.insight.recording.reader import RecordingReader
     from kubesched.insight.state.cluster_state import ClusterState
-    from kubesched.insight.state.live import Progress
 
 
 _NEGATIVE = re.compile(r"^-\d")
@@ -111,12 +110,7 @@ def _live(kubeconfig: str, context: str) -> ClusterState:
     from kubesched.insight.state.live import load_live
 
     with ProgressLine() as line:
-        return run(load_live(kubeconfig, context, lambda progress: line.show(_listing(progress))))
-
-
-def _listing(progress: Progress) -> str:
-    of = f" of {progress.listed + progress.remaining}" if progress.remaining else ""
-    return f"listing {progress.resource}: {progress.listed}{of}"
+        return run(load_live(kubeconfig, context, line.show))
 
 
 # -- the scheduler's configuration -----------------------------------------------------------------

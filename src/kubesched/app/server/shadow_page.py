@@ -6,7 +6,7 @@ SubjectAccessReview per namespace, cached).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -36,34 +36,20 @@ class ShadowPage:
         shadows = self.shadows()
         reports: list[dict[str, Any]] = [] if shadows is None else shadows.report()
         try:
-            readable = Readable(self.authorizer, await request.sender())
-            for report in reports:
-                for made in report["differences"]:
-                    if not await readable(made["namespace"]):
-                        made |= {"namespace": "", "pod": "", "reason": ""}
+            found = [made for report in reports for made in report["differences"]]
+            names = [made["namespace"] for made in found]
+            shown = await readable(self.authorizer, await request.sender(), names)
+            for made in found:
+                if made["namespace"] not in shown:
+                    made |= {"namespace": "", "pod": "", "reason": ""}
         except ReviewFailed as error:
             return error_text(f"permissions cannot be checked: {error}", 500)
         return json_body({"shadows": reports}, indent=2 if request.pretty else None)
 
 
-class Readable:
-    """Namespaces in which a client may list pods: all, or checked one by one."""
-
-    def __init__(self, authorizer: Authorizer, user: User) -> None:
-        self._authorizer = authorizer
-        self._user = user
-        self._known: dict[str, bool] = {}
-
-    async def __call__(self, namespace: str) -> bool:
-        if await self._may_list(""):
-            return True
-        if namespace not in self._known and len(self._known) > MAX_NAMESPACES:
-            return False
-        return await self._may_list(namespace)
-
-    async def _may_list(self, namespace: str) -> bool:
-        known = self._known.get(namespace)
-        if known is None:
-            decision = await self._authorizer.may_list_pods(self._user, namespace)
-            known = self._known[namespace] = decision.allowed
-        return known
+async def readable(authorizer: Authorizer, user: User, namespaces: Iterable[str]) -> set[str]:
+    """Those of the namespaces in which a client may list pods: all, or checked one by one."""
+    if (await authorizer.may_list_pods(user, "")).allowed:
+        return set(namespaces)
+    asked = list(dict.fromkeys(namespaces))[:MAX_NAMESPACES]
+    return {name for name in asked if (await authorizer.may_list_pods(user, name)).allowed}

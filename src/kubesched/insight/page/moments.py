@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, Final
+from functools import lru_cache
+from typing import Final
 
 from kubesched.config.features import FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
@@ -24,13 +24,13 @@ class Moments:
         config: KubeSchedulerConfiguration,
         gates: FeatureGates,
     ) -> None:
-        self._reader = reader
-        self._config = config
-        self._gates = gates
-        self._views: OrderedDict[tuple[str, float], View] = OrderedDict()
+        self.reader = reader
 
-    def reader(self) -> RecordingReader:
-        return self._reader()
+        @lru_cache(KEPT)
+        def view(wall_time: float | None, attempt: int | None) -> View:
+            return view_of_state(reader().state_at(wall_time, attempt), config, gates)
+
+        self._view = view
 
     def at(self, wall_time: float) -> View:
         """The cluster at a wall-clock time.
@@ -38,32 +38,19 @@ class Moments:
         Raises:
             RecordingError: the recording does not reach back that far, or is damaged.
         """
-        return self._view(("time", wall_time), lambda reader: reader.state_at(wall_time=wall_time))
+        return self._view(wall_time, None)
 
     def before_attempt(self, number: int) -> View:
         """The cluster right before an attempt of the last run.
 
         Raises RecordingError as `at` does.
         """
-        return self._view(
-            ("attempt", float(number)), lambda reader: reader.state_at(attempt=number)
-        )
-
-    def _view(self, key: tuple[str, float], load: Callable[[RecordingReader], Any]) -> View:
-        view = self._views.get(key)
-        if view is None:
-            view = view_of_state(load(self._reader()), self._config, self._gates)
-            self._views[key] = view
-            if len(self._views) > KEPT:
-                self._views.popitem(last=False)
-        else:
-            self._views.move_to_end(key)
-        return view
+        return self._view(None, number)
 
     def attempts(self) -> list[Listed]:
-        return from_recording(self._reader())
+        return from_recording(self.reader())
 
     def span(self) -> tuple[float, float]:
         """The first and last available time."""
-        reader = self._reader()
+        reader = self.reader()
         return reader.segments[0].header.wall_time, reader.end()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -38,25 +37,12 @@ _NO_EXACT_READ = (Gone, BadRequest, Invalid, ServerError)
 """Errors caused by the requested revision: expired, unknown, or in the future."""
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Progress of listing one kind."""
-
-    resource: str
-    listed: int
-    remaining: int
-    """The server's estimate; 0 on the last page."""
-
-
-OnProgress = Callable[[Progress], None]
-
-
-def _silent(_progress: Progress) -> None:
-    """The default: progress is not shown."""
+OnProgress = Callable[[str], object]
+"""Gets a line of text for every page of a list."""
 
 
 async def load_live(
-    kubeconfig: str = "", context: str = "", on_progress: OnProgress = _silent
+    kubeconfig: str = "", context: str = "", on_progress: OnProgress = str
 ) -> ClusterState:
     """The state of the cluster that kubectl would use.
 
@@ -84,7 +70,7 @@ async def live_client(
 
 
 async def list_state(
-    client: RestClient, source: str, on_progress: OnProgress = _silent
+    client: RestClient, source: str, on_progress: OnProgress = str
 ) -> ClusterState:
     """List every kind of `KINDS`, and of plugins, that the server has and the caller may read."""
     listing = _Listing(client, ClusterState(source), on_progress)
@@ -149,7 +135,8 @@ class _Listing:
             )
             items += page.items
             token = page.metadata.continue_
-            remaining = page.metadata.remaining_item_count or 0
-            self._on_progress(Progress(kind.resource, len(items), remaining))
+            remaining = page.metadata.remaining_item_count  # the server's estimate
+            of = f" of {len(items) + remaining}" if remaining else ""
+            self._on_progress(f"listing {kind.resource}: {len(items)}{of}")
             if not token:
                 return items, page.metadata.resource_version

@@ -15,7 +15,7 @@ from kubesched.client.rest import RestClient
 from kubesched.client.retry import RetryPolicy
 from kubesched.client.transport import Request
 from kubesched.insight.state import live
-from kubesched.insight.state.live import Progress, list_state
+from kubesched.insight.state.live import list_state
 from kubesched.insight.state.problems import StateError
 from kubesched.playground.client.local import LocalApi
 from kubesched.playground.server.api_server import ApiServer
@@ -69,11 +69,12 @@ def names(state: Any, kind: type[Any]) -> list[str]:
 
 
 async def test_lists_are_paged_and_progress_is_told(cluster: Cluster) -> None:
-    told: list[Progress] = []
+    told: list[str] = []
     state = await list_state(cluster.client, "test", told.append)
     assert names(state, Pod) == ["p0", "p1", "p2", "p3", "p4"]
     assert names(state, Node) == ["n1", "n2"]
-    assert [each.listed for each in told if each.resource == "pods"] == [2, 4, 5]
+    listed = [text for text in told if text.startswith("listing pods:")]
+    assert [text.split()[2] for text in listed] == ["2", "4", "5"]
     assert state.notes == []
     assert len(set(state.resource_versions.values())) == 1
 
