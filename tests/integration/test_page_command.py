@@ -5,12 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import pty
 import re
-import select
-import subprocess
 import sys
-import time
 
 import aiohttp
 import pytest
@@ -106,38 +102,3 @@ async def test_a_live_cluster_is_watched_and_never_scheduled(page, tmp_path):
         _, found = await columns(client)
         assert found["requested cpu"].tolist() == [1000]
         assert cluster.api.get("pods", "default", "a")["spec"]["nodeName"] == "n1"
-
-
-def test_on_a_terminal_enter_opens_the_page(tmp_path):
-    opened = tmp_path / "opened"
-    browser = tmp_path / "browser"
-    browser.write_text(
-        f'#!/bin/sh\nprintf %s "$1" > "{opened}.part" && mv "{opened}.part" "{opened}"\n'
-    )
-    browser.chmod(0o755)
-    dump = tmp_path / "dump.json"
-    dump.write_text('{"apiVersion": "v1", "kind": "List", "items": []}')
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "kubesched", "page", "--from", str(dump)]
-    environment = {**os.environ, "BROWSER": f"{browser} %s", "XDG_CACHE_HOME": str(tmp_path)}
-    process = subprocess.Popen(
-        command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, close_fds=True
-    )
-    os.close(theirs)
-    try:
-        said = ""
-        while "Enter opens it in the browser." not in said:
-            said += os.read(ours, 4096).decode()
-        os.write(ours, b"\n")
-        deadline = time.monotonic() + PATIENCE_S
-        while not opened.exists():  # it is another process that writes it
-            assert time.monotonic() < deadline, said
-            assert process.poll() is None, said
-            select.select([ours], [], [], 0.1)
-        link = re.search(r"page at (\S+)", said)
-        assert link is not None
-        assert opened.read_text() == link[1]
-    finally:
-        process.terminate()
-        process.wait(PATIENCE_S)
-        os.close(ours)

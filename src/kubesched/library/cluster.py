@@ -40,7 +40,6 @@ from kubesched.insight.planning.manifests import Manifest
 from kubesched.insight.state.cluster import registry_with
 from kubesched.insight.state.cluster_state import ClusterState, completed
 from kubesched.insight.state.collector import collector_paused
-from kubesched.insight.state.memory import in_memory_scheduler
 from kubesched.insight.state.planned_cluster import PlannedCluster
 from kubesched.insight.state.replacements import Replacements, pods_on
 from kubesched.library.objects import InputError, Source, manifests_of, records_of
@@ -291,16 +290,11 @@ class Cluster:
         Raises:
             InputError: the pod does not exist.
         """
-        from kubesched.insight.explain import Explainer
-        from kubesched.insight.explain.sources import copier
+        from kubesched.insight.explain.sources import explainer_of
 
-        found = self._pod(pod)
-        config, notes = without_extenders(self._config)
-        memory = in_memory_scheduler(
-            self.state(), config, gates=self._gates, registry=self._registry(), classes=False
-        )
-        copy = copier(config, self._gates, self._registry())
-        return Explainer(memory.assembly, notes=notes, copy=copy).explain(found, fix=fix)
+        found, registry = self._pod(pod), self._registry()
+        explainer = explainer_of(self.state(), self._config, gates=self._gates, registry=registry)
+        return explainer.explain(found, fix=fix)
 
     def plan(
         self,
@@ -333,17 +327,14 @@ class Cluster:
             remove_nodes=remove_nodes,
             force=force,
         )
-        config, notes = without_extenders(self._config)
-        plan = make_plan(
+        return make_plan(
             self.state(),
             changes,
-            config,
+            self._config,
             gates=self._gates,
             registry=self._registry(),
             seed=self._seed,
         )
-        plan.notes[:0] = notes
-        return plan
 
     def capacity(self, *manifests: Source, limit: int = 1_000_000) -> Capacity:
         """How many more replicas of these workloads or pods fit (`kubesched capacity`).
@@ -356,18 +347,15 @@ class Cluster:
 
         if not isinstance(limit, int) or limit < 0:
             raise InputError(f"capacity: limit: a number from 0 on is needed, not {limit!r}")
-        config, notes = without_extenders(self._config)
-        counted = count_capacity(
+        return count_capacity(
             self.state(),
             [found for part in manifests for found in manifests_of(part)],
-            config,
+            self._config,
             gates=self._gates,
             registry=self._registry(),
             limit=limit,
             seed=self._seed,
         )
-        counted.notes[:0] = notes
-        return counted
 
 
 def _parsed(parse: Callable[[str], Any], text: str) -> Any:  # noqa: ANN401  # what `parse` makes

@@ -53,17 +53,14 @@ def add_planning_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    from kubesched.config.defaults import without_extenders
     from kubesched.insight.planning.capacity import DEFAULT_LIMIT, count_capacity
     from kubesched.insight.planning.manifests import read_manifests
 
     config, gates = load_configuration(args)
-    config, notes = without_extenders(config)
     manifests = read_manifests(args.filename)
     state = load_state(args)
     limit = DEFAULT_LIMIT if args.max is None else args.max
     counted = count_capacity(state, manifests, config, gates=gates, limit=limit, seed=args.seed)
-    counted.notes[:0] = notes
     if args.output in ("json", "yaml"):
         write_record(args.output, counted)
     else:

@@ -7,8 +7,7 @@ import asyncio
 import contextlib
 import os
 import secrets
-import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -83,7 +82,7 @@ async def _source(args: argparse.Namespace) -> AsyncIterator[Source]:
 
 @contextlib.asynccontextmanager
 async def served(source: Source, args: argparse.Namespace) -> AsyncIterator[ServedPage]:
-    """Serve the page, print its link, and on a terminal offer to open it."""
+    """Serve the page and print its link."""
     from kubesched.insight.page.access import load_or_make_key
     from kubesched.insight.page.serving import serve_page
 
@@ -95,8 +94,7 @@ async def served(source: Source, args: argparse.Namespace) -> AsyncIterator[Serv
         on_link_used=_link_used,
     ) as page:
         print(f"page at {page.link}", flush=True)
-        with _offering_to_open(page):
-            yield page
+        yield page
 
 
 def _link_used(page: ServedPage) -> None:
@@ -110,31 +108,3 @@ def _key(load_or_make: Callable[[Path], bytes]) -> bytes:
         return load_or_make(cache / "kubesched" / "page.key")
     except OSError:
         return secrets.token_bytes(32)
-
-
-@contextlib.contextmanager
-def _offering_to_open(page: ServedPage) -> Iterator[None]:
-    """On a terminal, Enter opens the page in the browser."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        yield
-        return
-    loop = asyncio.get_running_loop()
-    opening: set[asyncio.Future[bool]] = set()
-
-    def on_input() -> None:
-        import webbrowser
-
-        line = sys.stdin.readline()
-        if not line:  # the terminal is gone
-            loop.remove_reader(sys.stdin.fileno())
-            return
-        task = asyncio.ensure_future(asyncio.to_thread(webbrowser.open, page.link))
-        opening.add(task)
-        task.add_done_callback(opening.discard)
-
-    print("Enter opens it in the browser.", flush=True)
-    loop.add_reader(sys.stdin.fileno(), on_input)
-    try:
-        yield
-    finally:
-        loop.remove_reader(sys.stdin.fileno())

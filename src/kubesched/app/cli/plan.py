@@ -77,13 +77,11 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _plan(args: argparse.Namespace) -> Plan:
-    from kubesched.config.defaults import without_extenders
     from kubesched.insight.planning.manifests import read_manifests
     from kubesched.insight.planning.plan import Changes, make_plan
     from kubesched.insight.planning.scaling import Scale
 
     config, gates = load_configuration(args)
-    config, notes = without_extenders(config)
     changes = Changes(
         manifests=read_manifests(args.filename),
         replicas=next((replicas for replicas in args.replicas if isinstance(replicas, int)), None),
@@ -96,6 +94,4 @@ def _plan(args: argparse.Namespace) -> Plan:
         namespace=args.namespace,
     )
     state = load_state(args)
-    plan = make_plan(state, changes, config, gates=gates, seed=args.seed)
-    plan.notes[:0] = notes
-    return plan
+    return make_plan(state, changes, config, gates=gates, seed=args.seed)

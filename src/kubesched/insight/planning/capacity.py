@@ -19,7 +19,9 @@ from msgspec import structs
 from kubesched.api.core_v1 import Node, PersistentVolumeClaim, Pod
 from kubesched.api.names import key_of
 from kubesched.api.scheduling_v1beta1 import PodGroup
+from kubesched.config.defaults import without_extenders
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
+from kubesched.config.load import default_config
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.groups.states import min_count
@@ -60,15 +62,20 @@ def count_capacity(
 ) -> Capacity:
     """Count replicas of these workloads over a state, after trying its pending pods.
 
+    Configured extenders are not asked; a note names them.
+
     Raises:
         PlanError: the manifests hold no workload, or an uncountable or invalid one.
         ConfigError: the configuration names plugins that do not exist or do not fit.
     """
+    config, notes = without_extenders(config or default_config(gates))
     with PlannedCluster(state, config, gates=gates, registry=registry, seed=seed) as world:
         world.settle()
         templates = _templates(state, world, manifests, seed)
         with collector_paused():
-            return _Count(world, templates, limit).result(state)
+            counted = _Count(world, templates, limit).result(state)
+    counted.notes[:0] = notes
+    return counted
 
 
 class _Template:

@@ -6,7 +6,7 @@ files, drain and remove nodes. After each step everything settles.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,9 @@ from msgspec import structs
 from kubesched.api.apps_v1 import ReplicaSet, StatefulSet
 from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.names import key_of
+from kubesched.config.defaults import without_extenders
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
+from kubesched.config.load import default_config
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.framework.registry import Registry
 from kubesched.insight.planning.deletion import doomed_pods
@@ -80,20 +82,20 @@ def make_plan(
     gates: FeatureGates = DEFAULT_GATES,
     registry: Registry | None = None,
     seed: int = 0,
-    on_loaded: Callable[[], None] = lambda: None,
 ) -> Plan:
     """Apply the changes and report where all pods end up. The state itself is not changed.
 
-    The configuration has no extenders. `on_loaded` is called once the scheduler has loaded the
-    state, before the changes.
+    Configured extenders are not asked; a note names them.
 
     Raises:
         PlanError: a change is invalid; the message gives the cause.
         ConfigError: the configuration names plugins that do not exist or do not fit.
     """
+    config, notes = without_extenders(config or default_config(gates))
     with PlannedCluster(state, config, gates=gates, registry=registry, seed=seed) as world:
-        on_loaded()
-        return plan_in(world, state, changes, seed=seed)
+        plan = plan_in(world, state, changes, seed=seed)
+    plan.notes[:0] = notes
+    return plan
 
 
 def plan_in(world: PlannedCluster, state: ClusterState, changes: Changes, *, seed: int = 0) -> Plan:
