@@ -56,11 +56,6 @@ def surplus_pods(
         missing = scale.replicas - len(pods)
         if missing < 0:
             surplus += _too_many(world, kind, pods, -missing)
-        elif kind == "StatefulSet" and missing and _has_claims(pods):
-            raise PlanError(
-                f'--replicas: the claims of further pods of {kind} "{where}/{name}" are not known; '
-                "give its file with -f"
-            )
         else:
             _add(replacements, kind, pods, missing)
     return surplus
@@ -88,11 +83,3 @@ def _too_many(world: PlannedCluster, kind: str, pods: Sequence[Pod], count: int)
 def _ordinal(pod: Pod) -> int:
     last = pod.metadata.name.rpartition("-")[2]
     return int(last) if last.isdecimal() else -1
-
-
-def _has_claims(pods: Sequence[Pod]) -> bool:
-    return any(
-        volume.persistent_volume_claim is not None
-        for pod in pods
-        for volume in pod.spec.volumes or ()
-    )

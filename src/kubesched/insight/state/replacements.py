@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from random import Random
 
+import msgspec
 from msgspec import structs
 
-from kubesched.api.core_v1 import PersistentVolumeClaim, Pod, PodStatus
+from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod, PodStatus
 from kubesched.api.core_v1.pod import PodResourceClaimStatus
 from kubesched.api.core_v1.storage import PersistentVolumeClaimStatus
 from kubesched.api.meta import OwnerReference
@@ -21,8 +22,15 @@ from kubesched.api.resource_v1 import (
     ResourceClaim,
     ResourceClaimStatus,
 )
+from kubesched.api.storage_v1 import StorageClass
 from kubesched.insight.state.claim_controller import claim_name, existing_claims, release_claims
 from kubesched.insight.state.planned_cluster import PlannedCluster
+from kubesched.plugins.helper.volumes.claims import (
+    BIND_COMPLETED,
+    NO_PROVISIONER,
+    WAIT_FOR_FIRST_CONSUMER,
+    class_of_claim,
+)
 
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _MIRROR = "kubernetes.io/config.mirror"
@@ -74,6 +82,85 @@ def with_claims(world: PlannedCluster, pod: Pod, old: Sequence[ResourceClaim]) -
     return structs.replace(pod, status=status)
 
 
+def with_volume_claims(world: PlannedCluster, old: Pod, new: Pod, *, is_gone: bool = False) -> Pod:
+    """The new pod with volume claims of its own for those that were made for the old one.
+
+    Claims of a StatefulSet's template are named after the pod and outlive it; those of ephemeral
+    volumes are deleted with the old pod if it `is_gone`.
+    """
+    before, after = old.metadata.name, new.metadata.name
+    volumes = []
+    for volume in new.spec.volumes or ():
+        claim = volume.persistent_volume_claim
+        if volume.ephemeral is not None:
+            name, copied = f"{before}-{volume.name}", f"{after}-{volume.name}"
+            _copy_claim(world, new, name, copied, deletes=is_gone)
+        elif claim is not None and claim.claim_name.endswith(f"-{before}") and before != after:
+            name = claim.claim_name.removesuffix(before) + after
+            _copy_claim(world, new, claim.claim_name, name)
+            claim = structs.replace(claim, claim_name=name)
+            volume = structs.replace(volume, persistent_volume_claim=claim)
+        volumes.append(volume)
+    return structs.replace(new, spec=structs.replace(new.spec, volumes=volumes or None))
+
+
+def _copy_claim(
+    world: PlannedCluster, pod: Pod, name: str, copied: str, *, deletes: bool = False
+) -> None:
+    """Add a claim like another one, for the pod."""
+    meta = pod.metadata
+    claim = world.find(PersistentVolumeClaim, meta.namespace, name)
+    if claim is not None and deletes:
+        world.delete(claim)
+    if claim is None or world.find(PersistentVolumeClaim, meta.namespace, copied) is not None:
+        return
+    owners = [
+        structs.replace(owner, name=meta.name, uid=meta.uid) if owner.kind == "Pod" else owner
+        for owner in claim.metadata.owner_references or ()
+    ]
+    metadata = structs.replace(
+        claim.metadata,
+        name=copied,
+        uid=f"{meta.uid}/{copied}",
+        annotations=None,
+        owner_references=owners or None,
+    )
+    spec = structs.replace(claim.spec, volume_name="")
+    status = PersistentVolumeClaimStatus(phase="Pending")
+    made = structs.replace(claim, metadata=metadata, spec=spec, status=status)
+    storage_class = world.find(StorageClass, "", class_of_claim(claim))
+    for obj in provisioned(made, storage_class):
+        world.add(obj)
+
+
+def provisioned(
+    claim: PersistentVolumeClaim, storage_class: StorageClass | None
+) -> tuple[PersistentVolumeClaim | PersistentVolume, ...]:
+    """The claim as the scheduler will see it: bound at once, unless it waits for the pod."""
+    if storage_class is None or storage_class.provisioner == NO_PROVISIONER:
+        return (claim,)
+    if storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER:
+        return (claim,)
+    return bound_to_new_volume(claim)
+
+
+def bound_to_new_volume(
+    claim: PersistentVolumeClaim,
+) -> tuple[PersistentVolumeClaim, PersistentVolume]:
+    """The claim and its volume, once a driver has created it; any node reaches the volume."""
+    meta, name = claim.metadata, f"pvc-{claim.metadata.name}"
+    reference = {"namespace": meta.namespace, "name": meta.name, "uid": meta.uid}
+    described = {"metadata": {"name": name}, "spec": {"claimRef": reference}}
+    annotations = {**(meta.annotations or {}), BIND_COMPLETED: "yes"}
+    bound = structs.replace(
+        claim,
+        metadata=structs.replace(meta, annotations=annotations),
+        spec=structs.replace(claim.spec, volume_name=name),
+        status=structs.replace(claim.status, phase="Bound"),
+    )
+    return bound, msgspec.convert(described, PersistentVolume)
+
+
 class Replacements:
     """Creates replacement pods."""
 
@@ -95,9 +182,7 @@ class Replacements:
         if owner is None or owner.uid in self.retired or is_mirror(pod):
             return None
         new = with_claims(self._world, self._renewed(pod, owner), claims)
-        for volume in pod.spec.volumes or ():
-            if volume.ephemeral is not None:
-                self._renew_claim(pod, new, volume.name)
+        new = with_volume_claims(self._world, pod, new, is_gone=True)
         self._world.add(new)
         self.of[pod.metadata.uid] = f"{new.metadata.namespace}/{new.metadata.name}"
         return new
@@ -108,6 +193,7 @@ class Replacements:
         assert owner is not None, "only pods of a controller have others like them"
         new = self._renewed(pod, owner, name or self._new_name(pod, owner))
         new = with_claims(self._world, new, existing_claims(self._world, pod))
+        new = with_volume_claims(self._world, pod, new)
         self._world.add(new)
         return new
 
@@ -132,26 +218,3 @@ class Replacements:
             name = base + "".join(self._random.choice(_LETTERS) for _ in range(5))
             if self._world.find(Pod, pod.metadata.namespace, name) is None:
                 return name
-
-    def _renew_claim(self, old: Pod, new: Pod, volume: str) -> None:
-        """Give the new pod its own ephemeral claim; the old claim is deleted with its pod."""
-        namespace = old.metadata.namespace
-        claim = self._world.find(PersistentVolumeClaim, namespace, f"{old.metadata.name}-{volume}")
-        if claim is None:
-            return
-        self._world.delete(claim)
-        name = f"{new.metadata.name}-{volume}"
-        owners = [
-            structs.replace(owner, name=new.metadata.name, uid=new.metadata.uid)
-            for owner in claim.metadata.owner_references or ()
-        ]
-        metadata = structs.replace(
-            claim.metadata,
-            name=name,
-            uid=f"{new.metadata.uid}/{volume}",
-            annotations=None,
-            owner_references=owners or None,
-        )
-        spec = structs.replace(claim.spec, volume_name="")
-        status = PersistentVolumeClaimStatus(phase="Pending")
-        self._world.add(structs.replace(claim, metadata=metadata, spec=spec, status=status))

@@ -3,8 +3,11 @@
 import pytest
 from explaining import HEADER, explain, explainer, state_of
 
+from kubesched.api import codec
 from kubesched.api.apps_v1 import ControllerSpec, ReplicaSet, StatefulSet
+from kubesched.api.core_v1 import PersistentVolumeClaim
 from kubesched.api.meta import ObjectMeta, OwnerReference
+from kubesched.api.storage_v1 import StorageClass
 from kubesched.base.clock import ManualClock
 from kubesched.config.features import DEFAULT_GATES
 from kubesched.config.load import default_config, load
@@ -14,6 +17,7 @@ from kubesched.insight.explain.fixes import rehearsal
 from kubesched.insight.explain.fixes.changes import addition
 from kubesched.insight.explain.fixes.rehearsal import Rehearsals
 from kubesched.insight.explain.sources import copier, explainer_of
+from kubesched.insight.state.replacements import provisioned
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.testing import make_node, make_pod
 
@@ -100,6 +104,25 @@ def test_a_stateful_set_makes_its_next_pods_then():
     )
     pod = member("db-0", of="db", kind="StatefulSet")
     found = promises(explain(pod, owner, node("n").taint("gpu"), fix=True))
+    assert found["tolerate gpu:NoSchedule"] == (3, 3)
+
+
+@pytest.mark.parametrize("mode", ["WaitForFirstConsumer", "Immediate"])
+def test_the_next_pods_of_a_stateful_set_get_claims_of_their_own(mode):
+    owner = StatefulSet(
+        metadata=ObjectMeta(name="db", namespace="default"), spec=ControllerSpec(replicas=3)
+    )
+    storage_class = StorageClass(
+        metadata=ObjectMeta(name="fast"), provisioner="csi", volume_binding_mode=mode
+    )
+    spec = {"storageClassName": "fast", "accessModes": ["ReadWriteOnce"]}
+    claim = codec.convert(
+        {"metadata": {"name": "data-db-0", "namespace": "default"}, "spec": spec},
+        PersistentVolumeClaim,
+    )
+    pod = member("db-0", of="db", kind="StatefulSet").claim("data-db-0")
+    objects = [owner, storage_class, *provisioned(claim, storage_class), node("n").taint("gpu")]
+    found = promises(explain(pod, *objects, fix=True))
     assert found["tolerate gpu:NoSchedule"] == (3, 3)
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import structs
 
-from kubesched.api.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
+from kubesched.api.core_v1 import Node, PersistentVolumeClaim, Pod
 from kubesched.api.names import key_of
 from kubesched.api.resource_v1 import DeviceClass, ResourceClaim
 from kubesched.api.storage_v1 import StorageClass
@@ -33,12 +33,12 @@ from kubesched.insight.explain.fixes.changes import (
     replace_command,
 )
 from kubesched.insight.explain.volumes import OF_VOLUMES, nearest
+from kubesched.insight.state.replacements import provisioned
 from kubesched.playground.registry.patching.json_patch import apply_json_patch
 from kubesched.plugins.dynamic_resources.manager import manager_of
 from kubesched.plugins.dynamic_resources.plugin import STATE, DynamicResources
 from kubesched.plugins.dynamic_resources.state import DRAState
 from kubesched.plugins.helper.volumes.claims import (
-    BIND_COMPLETED,
     WAIT_FOR_FIRST_CONSUMER,
     claim_use,
     class_of_claim,
@@ -280,7 +280,7 @@ def _creation(namespace: str, name: str, storage_class: StorageClass) -> ObjectC
         f"create claim {name} of class {storage_class.metadata.name}",
         2.5,
         f"PersistentVolumeClaim/{namespace}/{name}",
-        stored=_provisioned(claim, storage_class),
+        stored=provisioned(claim, storage_class),
         commands=(command,),
         effects=("size and access mode are for you to choose", *_awaited(storage_class)),
     )
@@ -296,7 +296,7 @@ def _other_class(claim: PersistentVolumeClaim, name: str, by: StorageClass) -> O
         f"storage class {by.metadata.name} instead of {name} in claim {meta.name}",
         2.2,
         f"PersistentVolumeClaim/{key_of(meta)}",
-        stored=_provisioned(edited, by),
+        stored=provisioned(edited, by),
         deleted=(claim,),
         commands=(replace_command("pvc", meta.namespace, meta.name, operation),),
         effects=("a claim's class cannot be changed: it is made anew", *_awaited(by)),
@@ -307,22 +307,3 @@ def _awaited(storage_class: StorageClass) -> list[str]:
     if storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER:
         return []
     return [f"tried with the volume that {storage_class.provisioner} has to create"]
-
-
-def _provisioned(
-    claim: PersistentVolumeClaim, storage_class: StorageClass
-) -> tuple[PersistentVolumeClaim | PersistentVolume, ...]:
-    """The claim as the scheduler will see it: bound at once, unless it waits for the pod."""
-    if storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER:
-        return (claim,)
-    meta, name = claim.metadata, f"pvc-{claim.metadata.name}"
-    reference = {"namespace": meta.namespace, "name": meta.name, "uid": meta.uid}
-    described = {"metadata": {"name": name}, "spec": {"claimRef": reference}}
-    annotations = {**(meta.annotations or {}), BIND_COMPLETED: "yes"}
-    bound = structs.replace(
-        claim,
-        metadata=structs.replace(meta, annotations=annotations),
-        spec=structs.replace(claim.spec, volume_name=name),
-        status=structs.replace(claim.status, phase="Bound"),
-    )
-    return bound, msgspec.convert(described, PersistentVolume)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from msgspec import structs
 
 from kubesched.api.apps_v1 import StatefulSet
-from kubesched.api.core_v1 import Node, Pod
+from kubesched.api.core_v1 import Node, PersistentVolumeClaim, Pod
 from kubesched.api.names import key_of
 from kubesched.base.clock import Clock, SystemClock
 from kubesched.insight.explain.fixes.changes import (
@@ -36,7 +36,13 @@ from kubesched.insight.state.budgets import Budgets
 from kubesched.insight.state.cluster_state import ClusterState
 from kubesched.insight.state.node_copies import add_copies, add_daemons, fresh
 from kubesched.insight.state.planned_cluster import PlannedCluster
-from kubesched.insight.state.replacements import Replacements, is_daemon, pods_on
+from kubesched.insight.state.replacements import (
+    Replacements,
+    bound_to_new_volume,
+    is_daemon,
+    pods_on,
+)
+from kubesched.plugins.helper.volumes.claims import SELECTED_NODE
 
 MOST_REHEARSALS = 20
 MOST_SECONDS = 10.0
@@ -122,7 +128,7 @@ class _Rehearsal:
         """Uids of pods that are scaled down, and not replaced."""
         self._bound: dict[str, None] = {}
         self._gone: list[Pod] = []
-        world.on_bound, world.on_deleted = self._came, self._left
+        world.on_bound, world.on_deleted, world.on_idle = self._came, self._left, self._provision
 
     def run(self, changes: Sequence[AnyChange]) -> Outcome:
         self._settle()
@@ -162,8 +168,8 @@ class _Rehearsal:
     def _replicas(self, pod: Pod) -> int:
         """How many pods the pod's StatefulSet is to have; 0 if that is not known."""
         owner = pod.metadata.controller()
-        if owner is None or owner.kind != "StatefulSet" or _has_claims(pod):
-            return 0  # the claims of further pods are not known
+        if owner is None or owner.kind != "StatefulSet":
+            return 0
         found = self._world.find(StatefulSet, pod.metadata.namespace, owner.name)
         return (found.spec.replicas or 0) if found is not None else 0
 
@@ -261,6 +267,16 @@ class _Rehearsal:
 
     # -- hooks -------------------------------------------------------------------------------------
 
+    def _provision(self) -> None:
+        """Create the volumes that bindings wait for, as drivers do."""
+        world = self._world
+        for claim in world.objects(PersistentVolumeClaim):
+            annotations = claim.metadata.annotations or {}
+            if SELECTED_NODE in annotations and not claim.spec.volume_name:
+                for obj in bound_to_new_volume(claim):
+                    world.put(obj)
+        world.work()
+
     def _came(self, pod: Pod) -> None:
         self._budgets.pod_came(pod)
         self._bound[key_of(pod.metadata)] = None
@@ -286,7 +302,3 @@ class _Rehearsal:
         new = self._replacements.replace(pod)
         if new is not None and is_member and self._edits:
             self._new.add(new.metadata.uid)
-
-
-def _has_claims(pod: Pod) -> bool:
-    return any(volume.persistent_volume_claim is not None for volume in pod.spec.volumes or ())
