@@ -23,9 +23,8 @@ from kubesched.config.load import default_config
 from kubesched.lab.sweeps.executors import LocalProcesses
 from kubesched.lab.sweeps.store import ResultStore
 from kubesched.lab.sweeps.sweep import run_sweep
-from kubesched.lab.traces.cells import keyed
+from kubesched.lab.traces.cells import keyed, play_cell
 from kubesched.lab.traces.openb import NODE_COLUMNS, POD_COLUMNS, read
-from kubesched.lab.traces.play import play_cell
 from kubesched.lab.traces.player import Cell, play_trace
 
 SPAN_S = 12_900_000

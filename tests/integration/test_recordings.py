@@ -198,25 +198,27 @@ def test_a_rotated_recording_is_replayed_from_its_checkpoint(
     assert main(["replay", str(rotated), "-o", "json"]) == 0
     out = capsys.readouterr().out
     assert f"begins with attempt {part.segments[0].header.attempts + 1}" in out
-    assert_all_reproduced(out)
+    assert_most_come_out_again(out)
 
 
-def assert_all_reproduced(report: str) -> None:
-    """The note of the report counts placements, and all of them came out again."""
-    (same, logged) = re.findall(r"own: (\d+) of (\d+) recorded placements were rep", report)[0]
-    assert same == logged
+def assert_most_come_out_again(report: str) -> None:
+    """The note of the report counts placements. One that differs moves those after it."""
+    (same, logged) = re.findall(r"own: modelled; (\d+) of (\d+) placements", report)[0]
     assert int(logged) > 5
+    assert int(same) > int(logged) / 4
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_a_crowded_playground_is_replayed_placement_by_placement(
+def test_a_crowded_playground_is_played_decision_by_decision_and_modelled(
     seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Pods that wait are deleted, evicted and preempt others; volumes, devices, cordons; bindings take their time."""
     recording = record_crowd(tmp_path, seed)
+    assert main(["replay", str(recording), "--verify"]) == 0
+    assert "all as logged" in capsys.readouterr().out
     assert main(["replay", str(recording), "-o", "json"]) == 0
     out = capsys.readouterr().out
-    assert_all_reproduced(out)
+    assert_most_come_out_again(out)
     (figures,) = json.loads(out)["cells"]
     # How many of either depends on the machine; with none the playground was not crowded.
     assert figures["unplaced"] + figures["evictions"] > 0

@@ -16,10 +16,9 @@ from kubesched.insight.state.cluster import registry_with
 from kubesched.lab.sweeps.executors import Executor, parse
 from kubesched.lab.sweeps.store import ResultStore
 from kubesched.lab.sweeps.sweep import run_sweep
-from kubesched.lab.traces.cells import keyed, with_recorded
+from kubesched.lab.traces.cells import keyed
 from kubesched.lab.traces.outcome import decode, encode
-from kubesched.lab.traces.play import play_outcome
-from kubesched.lab.traces.player import Cell
+from kubesched.lab.traces.player import Cell, play_trace
 from kubesched.lab.traces.reading import load_trace
 from kubesched.lab.traces.report import Failed, Report, make_report
 from kubesched.lab.traces.trace import Trace
@@ -107,7 +106,6 @@ def compare(
         for name, config in named.items()
         for seed in numbers
     ]
-    cells = with_recorded(first, cells)
     shared = (traces, tuple(plugins))
     work = [keyed(traces[cell.seed], cell) for cell in cells]
     found = run_sweep(_play, shared, work, where, ResultStore(results))
@@ -153,7 +151,7 @@ def _play(shared: tuple[dict[int, Trace], tuple[type[Plugin], ...]], cell: Cell)
     silence()
     traces, plugins = shared
     trace = traces[cell.seed]
-    return encode(play_outcome(trace, cell, registry_with(plugins) if plugins else None))
+    return encode(play_trace(trace, cell, registry_with(plugins) if plugins else None))
 
 
 def _table(

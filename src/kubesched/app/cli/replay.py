@@ -22,8 +22,8 @@ and seeds, and compare what comes of it: pods placed and unplaced, waits, evicti
 fragmentation, nodes used. Differences are taken seed by seed; the report says where
 nothing has been shown.
 
-RECORDING is the folder of 'kubesched run --record DIR'; without --config it is played as it was,
-and beside other configurations it is a column of its own. TRACE is the files of Alibaba's openb
+RECORDING is the folder of 'kubesched run --record DIR'; without --config it is played with its own
+configuration. TRACE is the files of Alibaba's openb
 trace (nodes and pods, CSV) or of Google's Borg trace of 2019 (machine and instance events, JSON
 lines or CSV). Files may be packed with gzip; a folder stands for its files. The word 'sample'
 stands for a day of 200 nodes and 5,000 pods that is made for the occasion.
@@ -101,9 +101,8 @@ def _import_plugins(args: argparse.Namespace) -> None:
 
 def _play(args: argparse.Namespace, trace: Trace) -> Report:
     from kubesched.app.cli.sweeping import run_with_progress
-    from kubesched.lab.traces.cells import keyed
+    from kubesched.lab.traces.cells import keyed, play_cell
     from kubesched.lab.traces.outcome import decode
-    from kubesched.lab.traces.play import play_cell
     from kubesched.lab.traces.report import Failed, make_report
 
     cells = _cells(args, trace)
@@ -120,9 +119,7 @@ def _play(args: argparse.Namespace, trace: Trace) -> Report:
 def _cells(args: argparse.Namespace, trace: Trace) -> list[Cell]:
     """Every configuration with every seed."""
     from kubesched.config.load import default_config, load_file
-    from kubesched.lab.traces.cells import with_recorded
     from kubesched.lab.traces.player import Cell
-    from kubesched.lab.traces.report import RECORDED
     from kubesched.lab.traces.trace import TraceError
 
     own = trace.own
@@ -134,8 +131,6 @@ def _cells(args: argparse.Namespace, trace: Trace) -> list[Cell]:
         name, sign, path = text.partition("=")
         if not sign:
             name = path = text
-        if name == RECORDED:
-            raise TraceError(f"--config: the name {name!r} is taken: use NAME=FILE")
         if name in named:
             raise TraceError(f"--config: two configurations are called {name!r}: use NAME=FILE")
         if path == "own" and own is not None:
@@ -146,9 +141,8 @@ def _cells(args: argparse.Namespace, trace: Trace) -> list[Cell]:
             config = load_file(path, gates)
         named[name] = config
     first = args.seed if args.seed is not None else own.seed if own is not None else 0
-    cells = [
+    return [
         Cell(name=name, config=config, gates=gates, seed=seed)
         for name, config in named.items()
         for seed in range(first, first + args.seeds)
     ]
-    return with_recorded(trace, cells)

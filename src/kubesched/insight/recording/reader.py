@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
-from io import BytesIO
 from itertools import chain
 from typing import Any, BinaryIO
 
@@ -98,11 +96,6 @@ class Segment:
 
     def entries(self) -> Iterator[AnyEntry]:
         return chain.from_iterable(self.blocks())
-
-    def in_memory(self) -> Segment:
-        """The same segment without its file, so that it can be pickled."""
-        with self._open() as file:
-            return Segment(self.name, self.header, partial(BytesIO, file.read()))
 
     def has_checkpoint(self) -> bool:
         """Whether its checkpoint is complete."""

@@ -8,10 +8,10 @@ evictions) run as well, but wait at the points of `scheduler.flight` until the l
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import msgspec
 
@@ -33,7 +33,6 @@ from kubesched.config.types import KubeSchedulerConfiguration, KubeSchedulerProf
 from kubesched.framework.diagnosis import Diagnosis, FitError
 from kubesched.framework.extenders import Extender
 from kubesched.framework.nodes.node_table import NodeTable
-from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.profile import enabled_plugins
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.registry import Registry
@@ -95,37 +94,11 @@ BeforeAttempt = Callable[[int, Assembly], bool]
 """(attempt number, current scheduler) -> whether to stop there."""
 
 
-class Observer(Protocol):
-    """Observes a run while it is played, without changing it."""
-
-    def begins(
-        self, assembly: Assembly, objects: Iterable[Any], assumed: Mapping[str, str]
-    ) -> None:
-        """The scheduler and its initial objects.
-
-        `assumed`: uid -> node of pods whose binding no event has shown.
-        """
-        ...
-
-    def comes_to(self, entry: AnyEntry) -> None:
-        """This record is next."""
-        ...
-
-    def changed(self, op: str, obj: Any) -> None:  # noqa: ANN401  # a record of any kind
-        """A store has changed, as described by `records.Changed`."""
-        ...
-
-    def chosen(self, pod: PodInfo, node_name: str) -> None:
-        """The played scheduler chose this node, like the recorded one."""
-        ...
-
-
 def play(
     run: Run,
     registry: Registry | None = None,
     *,
     before_attempt: BeforeAttempt | None = None,
-    observer: Observer | None = None,
     shadows: Sequence[KubeSchedulerProfile] = (),
 ) -> Played:
     """Play a run from its first segment to its end, or to the first difference.
@@ -146,7 +119,7 @@ def play(
     try:
         with quiet_logs():  # already logged by the recorded scheduler
             return run_virtual(
-                lambda loop: _Player(run, loop, registry, before_attempt, observer, shadows).play()
+                lambda loop: _Player(run, loop, registry, before_attempt, shadows).play()
             )
     except ExceptionGroup as error:
         raise without_groups(error) from None
@@ -155,9 +128,8 @@ def play(
 class _Log:
     """The entries, with lookahead."""
 
-    def __init__(self, entries: Iterator[AnyEntry], observer: Observer | None = None) -> None:
+    def __init__(self, entries: Iterator[AnyEntry]) -> None:
         self._entries = entries
-        self._observer = observer
         self._next = next(entries, None)
         self.count = 0
 
@@ -167,8 +139,6 @@ class _Log:
     def take(self) -> AnyEntry | None:
         entry, self._next = self._next, next(self._entries, None)
         self.count += 1
-        if entry is not None and self._observer is not None:
-            self._observer.comes_to(entry)
         return entry
 
 
@@ -181,16 +151,14 @@ class _Player:
         loop: VirtualLoop,
         registry: Registry | None,
         before_attempt: BeforeAttempt | None = None,
-        observer: Observer | None = None,
         shadows: Sequence[KubeSchedulerProfile] = (),
     ) -> None:
         self._before_attempt = before_attempt
-        self._observer = observer
         header = run.segments[0].header
         self._run = run
         self._loop = loop
         self._header = header
-        self._log = _Log(run.entries(), observer)
+        self._log = _Log(run.entries())
         self._objects = Objects(run.segments[0].name)
         self._gates = Gates()
         self._timers: list[Callable[[], None]] = []
@@ -206,8 +174,6 @@ class _Player:
         self._assembly = self._assemble(config, gates, registry)
         connect(self._informers, self._assembly)
         self._scheduler = self._assembly.scheduler
-        if observer is not None and run.is_complete:
-            observer.begins(self._assembly, (), {})
 
     def _assemble(
         self, config: KubeSchedulerConfiguration, gates: FeatureGates, registry: Registry | None
@@ -337,8 +303,6 @@ class _Player:
                 groups.put(obj)
         self._timers = [_no_longer] * entry.timers
         self._scheduler.checkpoints.restore(entry.state)
-        if self._observer is not None:
-            self._observer.begins(self._assembly, self._objects, entry.state.assumed)
         self._begin(group)
 
     def _change(self, entry: Changed) -> None:
@@ -349,8 +313,6 @@ class _Player:
         else:
             kind = {"a": "ADDED", "u": "MODIFIED", "d": "DELETED"}[entry.op]
             informer.apply(WatchEvent(cast("Any", kind), obj))
-        if self._observer is not None:
-            self._observer.changed(entry.op, obj)
 
     def _attempt(self, entry: Attempt, group: asyncio.TaskGroup) -> None:
         before = self._before_attempt
@@ -417,8 +379,6 @@ class _Player:
             if status is not None:
                 now = f"{code} (digest {digest}): {status.message}"
             raise Difference(self._at(logged, f"{pod.key}: logged {then}; played {now}"))
-        if node_name and self._observer is not None:
-            self._observer.chosen(pod, node_name)
 
     def flushed(self) -> None:
         """No-op: the log triggers flushes."""

@@ -6,8 +6,8 @@ unaffected pods is off, because in months of virtual time it would be most of th
 
 A recording says when its scheduler popped pods. The player pops at the same places of the log, so
 that pods meet the same cluster state; where the recorded scheduler was idle, the player runs
-freely. This models settings other than the recorded ones; `traces.play` plays a recording as it
-was.
+freely. Bindings and calls of plugins return when the recorded ones did, those that were not
+recorded after as long as they usually took. `log_player` plays a recording exactly as it was.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 from msgspec import structs
@@ -71,8 +72,6 @@ class Cell:
     config: KubeSchedulerConfiguration
     gates: FeatureGates = DEFAULT_GATES
     seed: int = 0
-    as_recorded: bool = False
-    """A recording under its own configuration, gates and seed: played, not modelled."""
 
 
 def play_trace(
@@ -145,7 +144,7 @@ class ReplayedCluster(PlannedCluster):
         self.ledger = ledger
         own = trace.own
         self._is_recorded = own is not None
-        self.recorded_calls = _RecordedCalls(trace) if own is not None else None
+        self.recorded_calls = _RecordedCalls(trace, own.usual_s) if own is not None else None
         super().__init__(
             trace.state,
             cell.config,
@@ -192,20 +191,38 @@ class ReplayedCluster(PlannedCluster):
             self.ledger.give_back(obj.metadata.uid)
         super()._drop(obj)
 
+    async def pause(self, seconds: float) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._call_later(seconds, partial(_return, future))
+        await future
+
+    def pass_time(self, seconds: float) -> None:
+        """Set the clock forward: calls return, but nothing is taken off the queue."""
+        self.clock.advance(max(0.0, seconds))
+        self._fire_timers()
+        self.work()
+        self.run_hooks()
+
+    def jump_to(self, moment: float) -> None:
+        super().jump_to(moment)
+        self.work()  # of calls that have returned
+
     def status_when_bound(self, pod: Pod) -> PodStatus:
         # A recording contains the kubelets' reports.
         return pod.status if self._is_recorded else super().status_when_bound(pod)
 
 
 class _RecordedCalls:
-    """The plugins' client: recorded calls return at their recorded time, others at once.
+    """The plugins' client: recorded calls return at their recorded time.
 
-    The effects of recorded calls are in the recording as well.
+    Others take as long as such calls usually took. The effects of recorded patches and deletions
+    are in the recording as well.
     """
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, usual_s: Mapping[str, float]) -> None:
         self.world: ReplayedCluster
         self.evictions = 0
+        self._usual_s = usual_s
         self._to_come: dict[tuple[str, str], deque[float]] = {}
         self._waiting: dict[tuple[str, str], deque[asyncio.Future[None]]] = {}
         for event in trace.events:
@@ -214,6 +231,10 @@ class _RecordedCalls:
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # calls that are not about pods
         return getattr(self.world.client, name)
+
+    async def bind_pod(self, pod: Pod, node_name: str) -> None:
+        await self._returned("bind", pod)
+        await self.world.client.bind_pod(pod, node_name)
 
     async def patch_pod_status(self, pod: Pod, patch: Mapping[str, Any]) -> None:
         if not await self._returned("patch", pod):
@@ -226,10 +247,12 @@ class _RecordedCalls:
             await self.world.client.delete_pod(pod)
 
     async def _returned(self, verb: str, pod: Pod) -> bool:
-        """Wait for the recorded return of this call; False if it was not recorded."""
+        """Wait for the return of this call; False if it was not recorded."""
         key, now_s = (verb, key_of(pod.metadata)), self.world.now_s
         to_come = self._to_come.get(key)
         if not to_come or to_come[0] > now_s + SAME_CALL_S:
+            if usual_s := self._usual_s.get(verb):
+                await self.world.pause(usual_s)
             return False
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(key, deque()).append(future)
@@ -242,7 +265,13 @@ class _RecordedCalls:
         self._to_come[key].popleft()
         waiting = self._waiting.get(key)
         if waiting:
-            waiting.popleft().set_result(None)
+            _return(waiting.popleft())
+
+
+def _return(future: asyncio.Future[None]) -> None:
+    """Let a call return, unless its task was cancelled."""
+    if not future.done():
+        future.set_result(None)
 
 
 class _Player:
@@ -374,8 +403,7 @@ class _Player:
         if self._turns and not self._pauses():
             while self._departures and self._departures[0][0] <= time_s:
                 self._depart()
-            world.clock.advance(max(0.0, time_s - world.now_s))
-            world.run_hooks()
+            world.pass_time(time_s - world.now_s)
         elif settle or time_s > world.now_s:
             self._run_until(time_s)
 

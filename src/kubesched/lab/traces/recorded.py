@@ -1,7 +1,6 @@
 """Recordings (`kubesched run --record DIR`) as traces: the last playable run of a folder.
 
-Under its own settings a recording is played as it is (`traces.play`). For other settings it is
-modelled:
+It is modelled, under its own settings and others:
 
 | Record | Becomes |
 |---|---|
@@ -12,7 +11,7 @@ modelled:
 | a pod was bound, or got a condition or a nomination | nothing: the model decides |
 | a pod was deleted | it leaves, bound or not |
 | other objects were added, changed or deleted | the same; device claims keep the model's status |
-| a plugin's patch or deletion of a pod returned | the same call of the model returns there |
+| a binding, or a plugin's patch or deletion of a pod, returned | the same call returns there |
 | an attempt began; the queue was flushed | the model takes a turn there ([player](player.py)) |
 
 By default `kubesched replay` plays its configuration, feature gates and seed first.
@@ -23,6 +22,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
+from statistics import median
 
 import msgspec
 from msgspec import structs
@@ -95,6 +95,12 @@ class _Conversion:
         self._left_out: Counter[str] = Counter()
         """Inputs of the recorded scheduler that a model does not have."""
         self._placements: dict[str, str] = {}
+        self._pods: dict[str, str] = {}
+        """Keys of decided pods, by UID."""
+        self._decided_s: dict[str, float] = {}
+        """Pod UID -> when its last attempt was decided."""
+        self._durations: dict[str, list[float]] = {}
+        """Verb -> how long calls took."""
         self._schedules_from_s = 0.0
         self._assumed: dict[str, str] = {}
 
@@ -114,6 +120,8 @@ class _Conversion:
             elif isinstance(entry, Attempt):
                 self._events.append(Turn(time_s))
             elif isinstance(entry, Decision):
+                self._pods[entry.uid] = entry.pod
+                self._decided_s[entry.uid] = time_s
                 if entry.node:
                     self._placements[entry.uid] = entry.node
             elif isinstance(entry, SchedulingBegan):
@@ -121,12 +129,18 @@ class _Conversion:
             elif isinstance(entry, CallDone):
                 self._call_done(entry, time_s)
             elif isinstance(entry, Reached):
-                if entry.point == BINDING_DONE and entry.outcome is not None:
-                    self._left_out["bindings that failed"] += 1
+                if entry.point == BINDING_DONE:
+                    self._binding_done(entry, time_s)
             elif isinstance(entry, QueueFlushed):
                 self._events.append(Flush(time_s))
         if self._state is None:
             self._begin()
+
+    def _binding_done(self, entry: Reached, time_s: float) -> None:
+        if entry.outcome is not None:
+            self._left_out["bindings that failed"] += 1
+        if entry.uid in self._placements:
+            self._returned("bind", entry.uid, self._pods[entry.uid], time_s)
 
     def _call_done(self, entry: CallDone, time_s: float) -> None:
         if entry.verb in EXTENDER_VERBS:
@@ -135,8 +149,14 @@ class _Conversion:
         if entry.error is not None:
             self._left_out["calls of plugins that failed"] += 1
         if entry.verb in ("patch", "delete"):
-            pod = entry.key.rpartition(" ")[2]
-            self._events.append(CallReturned(time_s, entry.verb, pod))
+            actor, _, pod = entry.key.rpartition(" ")
+            self._returned(entry.verb, actor, pod, time_s)
+
+    def _returned(self, verb: str, actor: str, pod: str, time_s: float) -> None:
+        """A call returned; it began about when the attempt of its actor was decided."""
+        self._events.append(CallReturned(time_s, verb, pod))
+        if actor in self._decided_s:
+            self._durations.setdefault(verb, []).append(time_s - self._decided_s[actor])
 
     def _begin(self) -> None:
         self._state = ClusterState(f"recording {self._name}")
@@ -178,8 +198,8 @@ class _Conversion:
                 seed=header.seed,
                 max_in_unschedulable_s=header.max_in_unschedulable_s,
                 placements=self._placements,
+                usual_s={verb: median(took_s) for verb, took_s in self._durations.items()},
                 monotonic_s=header.time,
-                run=_in_memory(self._run),
                 left_out=", ".join(
                     f"{count} {name}" for name, count in sorted(self._left_out.items())
                 ),
@@ -218,11 +238,6 @@ class _Conversion:
                 self._change_pod("a", pod, time_s)
             elif _differs(old, pod):
                 self._events.append(PodChange(time_s, pod))
-
-
-def _in_memory(run: Run) -> Run:
-    """The same run without files, for workers on other machines."""
-    return Run([segment.in_memory() for segment in run.segments])
 
 
 def _as_submitted(pod: Pod) -> Pod:

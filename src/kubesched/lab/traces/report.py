@@ -20,8 +20,6 @@ from kubesched.lab.traces.outcome import Outcome, Record
 from kubesched.lab.traces.trace import Trace
 
 DIGITS = 6
-RECORDED = "recorded"
-"""Name of an unmodelled recording listed with modelled configurations; never compared."""
 
 _T_975 = (
     *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
@@ -137,7 +135,6 @@ def make_report(trace: Trace, outcomes: Sequence[Outcome], failed: Sequence[Fail
     for outcome in outcomes:
         by_config.setdefault(outcome.config, []).append(outcome)
     names = list(by_config)
-    compared = [name for name in names if name != RECORDED]
     return Report(
         trace=trace.name,
         format=trace.format,
@@ -149,7 +146,7 @@ def make_report(trace: Trace, outcomes: Sequence[Outcome], failed: Sequence[Fail
         ],
         configurations=[_configuration(name, by_config[name], figures) for name in names],
         comparisons=[
-            _comparison(by_config[compared[0]], by_config[name], figures) for name in compared[1:]
+            _comparison(by_config[names[0]], by_config[name], figures) for name in names[1:]
         ],
         failed=list(failed),
         cells=list(outcomes),

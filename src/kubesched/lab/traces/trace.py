@@ -15,7 +15,6 @@ from kubesched.api.core_v1 import Pod
 from kubesched.base.errors import KubeschedError
 from kubesched.config.features import FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
-from kubesched.insight.recording.reader import Run
 from kubesched.insight.state.cluster_state import ClusterState
 
 
@@ -78,7 +77,7 @@ class Flush:
 
 @dataclass(frozen=True, slots=True)
 class CallReturned:
-    """A plugin's API call returned: `patch` or `delete` of a pod."""
+    """An API call about a pod returned: `bind`, or a plugin's `patch` or `delete`."""
 
     time_s: float
     verb: str
@@ -99,12 +98,12 @@ class OwnSettings:
     max_in_unschedulable_s: float
     placements: dict[str, str]
     """Pod UID -> the node that was last chosen for it."""
+    usual_s: dict[str, float] = field(default_factory=dict)
+    """Verb of a call -> the median of its durations, for calls that were not recorded."""
     monotonic_s: float = 0.0
     """The scheduler's clock at second 0. Backoffs end at its whole seconds."""
-    run: Run
-    """The recording itself, in memory: under these settings it is played record by record."""
     left_out: str = ""
-    """Inputs of the recorded scheduler that a model of other settings does not have, counted."""
+    """Inputs of the recorded scheduler that a model does not have, counted."""
 
 
 @dataclass(slots=True, kw_only=True)

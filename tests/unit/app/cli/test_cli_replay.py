@@ -50,7 +50,7 @@ def test_results_are_kept_and_used_again(capsys, tmp_path, monkeypatch):
     words = (SAMPLES / "openb", "--results", results, "-o", "json", "--seeds", 2)
     _, first, _ = run(capsys, *words)
     assert len(list(results.iterdir())) == 2
-    monkeypatch.setattr("kubesched.lab.traces.play.play_trace", None)
+    monkeypatch.setattr("kubesched.lab.traces.cells.play_trace", None)
     _, again, _ = run(capsys, *words)
     assert again == first
 

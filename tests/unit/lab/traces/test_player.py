@@ -6,10 +6,10 @@ from traces import SAMPLES, strategy, write_openb
 from kubesched.config import features
 from kubesched.config.load import default_config
 from kubesched.insight.state.cluster_state import ClusterState
+from kubesched.lab.traces.cells import play_cell
 from kubesched.lab.traces.gpu_share import GPU_MILLI, WHOLE
 from kubesched.lab.traces.objects import PodMaker, node
 from kubesched.lab.traces.outcome import decode
-from kubesched.lab.traces.play import play_cell
 from kubesched.lab.traces.player import Cell, play_trace
 from kubesched.lab.traces.reading import read_trace
 from kubesched.lab.traces.report import (

@@ -11,9 +11,8 @@ from traces import SAMPLES, strategy
 from kubesched.lab.sweeps.executors import InProcess
 from kubesched.lab.sweeps.store import ResultStore
 from kubesched.lab.sweeps.sweep import run_sweep
-from kubesched.lab.traces.cells import keyed
+from kubesched.lab.traces.cells import keyed, play_cell
 from kubesched.lab.traces.outcome import decode
-from kubesched.lab.traces.play import play_cell
 from kubesched.lab.traces.player import Cell
 from kubesched.lab.traces.reading import read_trace
 from kubesched.lab.traces.report import make_report, to_json
