@@ -5,13 +5,17 @@ A chain is planned as one closure. `?.` and `[?]` make the rest of the chain opt
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
 from kubesched.api.cel.errors import EvaluationError
-from kubesched.api.cel.frames import Frame, Plan, Raised
 from kubesched.api.cel.operators import find_key, go_type, list_index, no_such_overload, show
 from kubesched.api.cel.values import NONE, NOTHING, DefaultMap, Optional, Uint, Value
+
+Frame = list[Value]
+"""The state that closures share: the cost so far, then the variables."""
+Plan = Callable[[Frame], Value]
 
 KEY_TYPES = frozenset((str, int, Uint, bool, float))
 
@@ -23,6 +27,13 @@ class _Missing:
 
 
 Missing: Final = _Missing()
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """An error stored in a variable; using the variable raises it."""
+
+    error: EvaluationError
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 
 from kubesched.api.cel import types
 from kubesched.api.cel.environment import Environment, Overload
-from kubesched.api.cel.errors import CompileError, Issue
-from kubesched.api.cel.source import Source, in_order
+from kubesched.api.cel.errors import CompileError, Issue, Source, in_order
 from kubesched.api.cel.syntax import (
     Call,
     Comprehension,

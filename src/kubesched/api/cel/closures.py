@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kubesched.api.cel import costs, operators
+from kubesched.api.cel.attributes import Frame, Plan
 from kubesched.api.cel.environment import CallCost, Overload
 from kubesched.api.cel.errors import EvaluationError
-from kubesched.api.cel.frames import Frame, Plan
 from kubesched.api.cel.operators import no_such_overload
-from kubesched.api.cel.run_time_types import has_type
 from kubesched.api.cel.syntax import Call, Node
-from kubesched.api.cel.types import TypeKind
+from kubesched.api.cel.types import Type, TypeKind
 from kubesched.api.cel.values import Optional, Value, type_of
 
 # -- logical operators -----------------------------------------------------------------------------
@@ -87,6 +86,34 @@ def in_constants(left: Plan, elements: list[Value]) -> Plan:
 
 # -- calls -----------------------------------------------------------------------------------------
 
+_ANYTHING = (TypeKind.DYN, TypeKind.ANY, TypeKind.PARAMETER)
+
+
+def has_type(declared: Type, value: Value) -> bool:
+    """Upstream: only the first element of an aggregate is checked."""
+    if declared.kind in _ANYTHING:
+        return True
+    if type_of(value).name != declared.name:
+        return False
+    if declared.kind is TypeKind.LIST:
+        return not value or has_type(declared.parameters[0], value[0])
+    if declared.kind is TypeKind.MAP and value:
+        key, element = next(iter(value.items()))
+        key_type, element_type = declared.parameters
+        return has_type(key_type, key) and has_type(element_type, element)
+    return True
+
+
+def needs_guard(declared: Type, known: Type) -> bool:
+    """Whether a value of static type `known` needs a check before its use as `declared`."""
+    if declared.kind in _ANYTHING:
+        return False
+    if known.is_dynamic or known.kind is not declared.kind:
+        return True
+    if declared.kind in (TypeKind.LIST, TypeKind.MAP):
+        return any(map(needs_guard, declared.parameters, known.parameters))
+    return False
+
 
 def guarded(function: str, candidates: tuple[Overload, ...]) -> Callable[..., Value]:
     """Dispatch by the run-time types of the arguments."""
@@ -110,77 +137,31 @@ class _Failed:
 _FAILED = _Failed()
 
 
-def call1(call: Callable[..., Value], operand: Plan, cost: CallCost) -> Plan:
-    """A call with one argument."""
+def call_plan(
+    call: Callable[..., Value], plans: list[Plan], cost: CallCost, *, eager: bool = False
+) -> Plan:
+    """A call. The first argument that fails ends it, free of charge.
 
-    def evaluate(frame: Frame) -> Value:
-        try:
-            argument = operand(frame)
-        except EvaluationError:
-            frame[0] += cost((_FAILED,), _FAILED)
-            raise
-        try:
-            result = call(argument)
-        except EvaluationError:
-            frame[0] += cost((argument,), _FAILED)
-            raise
-        frame[0] += cost((argument,), result)
-        return result
-
-    return evaluate
-
-
-def call2(call: Callable[..., Value], left: Plan, right: Plan, cost: CallCost) -> Plan:
-    """A call with two arguments; both are evaluated even if the first fails."""
-
-    def evaluate(frame: Frame) -> Value:
-        try:
-            a = left(frame)
-        except EvaluationError:
-            _charge_failed(frame, right, cost)
-            raise
-        try:
-            b = right(frame)
-        except EvaluationError:
-            frame[0] += cost((a, _FAILED), _FAILED)
-            raise
-        try:
-            result = call(a, b)
-        except EvaluationError:
-            frame[0] += cost((a, b), _FAILED)
-            raise
-        frame[0] += cost((a, b), result)
-        return result
-
-    return evaluate
-
-
-def _charge_failed(frame: Frame, right: Plan, cost: CallCost) -> None:
-    """Charges the second argument and the call when the first argument has failed."""
-    try:
-        b = right(frame)
-    except EvaluationError:
-        b = _FAILED
-    frame[0] += cost((_FAILED, b), _FAILED)
-
-
-def call_many(call: Callable[..., Value], plans: list[Plan], cost: CallCost) -> Plan:
-    """A call with any number of arguments; the first failure ends it, free of charge.
-
-    Upstream: unless it is the last, since then all arguments have been evaluated.
+    Upstream: unless it is the last, since then all arguments have been evaluated; and with `eager`
+    they are evaluated in any case.
     """
-    *most, last = plans if plans else (None,)
+    last = len(plans) - 1
 
     def evaluate(frame: Frame) -> Value:
-        args = [plan(frame) for plan in most]
-        if last is not None:
+        args: list[Value] = []
+        failure: EvaluationError | None = None
+        for index, plan in enumerate(plans):
             try:
-                args.append(last(frame))
-            except EvaluationError:
-                frame[0] += cost((*args, _FAILED), _FAILED)
-                raise
+                args.append(plan(frame))
+            except EvaluationError as error:
+                if not eager and index < last:
+                    raise
+                failure = failure or error
+                args.append(_FAILED)
         given = tuple(args)
         try:
+            if failure is not None:
+                raise failure
             result = call(*given)
         except EvaluationError:
             frame[0] += cost(given, _FAILED)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kubesched.api.cel import operators
-from kubesched.api.cel.attributes import Attribute, Missing
+from kubesched.api.cel.attributes import Attribute, Frame, Missing, Plan, Raised
 from kubesched.api.cel.errors import EvaluationError
-from kubesched.api.cel.frames import Frame, Plan, Raised
 from kubesched.api.cel.values import Value
 
 

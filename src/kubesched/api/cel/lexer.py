@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from kubesched.api.cel.errors import Issue
-from kubesched.api.cel.source import Source
+from kubesched.api.cel.errors import Issue, Source
 
 _ESCAPE = (
     r"\\(?:[abfnrtv\"'\\?`]|[0-3][0-7][0-7]|[xX][0-9a-fA-F]{2}"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
+from decimal import Decimal
 from typing import ClassVar
 
 from kubesched.api.cel.errors import EvaluationError
@@ -454,36 +456,17 @@ def show_double(value: float) -> str:
         return "NaN"
     if math.isinf(value):
         return "+Inf" if value > 0 else "-Inf"
-    sign, digits, exponent = _shortest(value)
-    if -4 <= exponent < 6:
-        return sign + _positional(digits, exponent)
-    rest = f".{digits[1:]}" if len(digits) > 1 else ""
-    return f"{sign}{digits[0]}{rest}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
+    shortest = _shortest(value)
+    if -4 <= shortest.adjusted() < 6:
+        return format(shortest, "f")
+    digits, sign, exponent = re.split("([+-])", f"{shortest:e}".removeprefix("-"))
+    return f"{'-' if value < 0 else ''}{digits}{sign}{int(exponent):02d}"
 
 
 def show_positional(value: float) -> str:
     """The shortest digits that read back the same, without an exponent."""
-    sign, digits, exponent = _shortest(value)
-    return sign + _positional(digits, exponent)
+    return format(_shortest(value), "f")
 
 
-def _shortest(value: float) -> tuple[str, str, int]:
-    """Sign, significant digits, and the power of ten of the first."""
-    mantissa, _, written = repr(value).partition("e")
-    sign = "-" if mantissa.startswith("-") else ""
-    whole, _, fraction = mantissa.lstrip("-").partition(".")
-    digits = (whole + fraction).lstrip("0")
-    if not digits:
-        return sign, "0", 0
-    exponent = int(written or "0") + len(whole) - 1
-    if whole == "0":
-        exponent -= len(fraction) - len(fraction.lstrip("0")) + 1
-    return sign, digits.rstrip("0"), exponent
-
-
-def _positional(digits: str, exponent: int) -> str:
-    if exponent < 0:
-        return f"0.{'0' * (-exponent - 1)}{digits}"
-    whole = digits[: exponent + 1].ljust(exponent + 1, "0")
-    fraction = digits[exponent + 1 :]
-    return f"{whole}.{fraction}" if fraction else whole
+def _shortest(value: float) -> Decimal:
+    return Decimal(repr(value)).normalize()

@@ -10,10 +10,9 @@ import re
 from collections.abc import Callable, Mapping
 
 from kubesched.api.cel import literals
-from kubesched.api.cel.errors import CompileError, Issue
+from kubesched.api.cel.errors import CompileError, Issue, Source, in_order
 from kubesched.api.cel.lexer import END, Token, Tokens, escaped, tokenize
 from kubesched.api.cel.macros import Macro, MacroError
-from kubesched.api.cel.source import Source, in_order
 from kubesched.api.cel.syntax import (
     Call,
     Entry,

@@ -15,11 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kubesched.api.cel import closures, costs, folds, operators
-from kubesched.api.cel.attributes import KEY_TYPES, Attribute, Key
+from kubesched.api.cel.attributes import KEY_TYPES, Attribute, Frame, Key, Plan
 from kubesched.api.cel.environment import CallCost, Environment
 from kubesched.api.cel.errors import EvaluationError, InstantiationError
-from kubesched.api.cel.frames import Frame, Plan
-from kubesched.api.cel.run_time_types import needs_guard
 from kubesched.api.cel.syntax import (
     Call,
     Comprehension,
@@ -152,7 +150,7 @@ class Planner:
             cost, compare = costs.of_shorter_argument, closures.unequal
         else:
             cost, compare = closures.equality_cost, operators.equal
-        return closures.call2(compare, finished(left), finished(right), cost)
+        return closures.call_plan(compare, [finished(left), finished(right)], cost, eager=True)
 
     def _in(self, node: Call) -> Planned:
         left, right = (self.plan(argument) for argument in node.args)
@@ -162,7 +160,9 @@ class Planner:
                 return Constant(False)
             return closures.in_constants(finished(left), right.value)
         cost = costs.of_list if only_lists else costs.constant
-        return closures.call2(operators.contains, finished(left), finished(right), cost)
+        return closures.call_plan(
+            operators.contains, [finished(left), finished(right)], cost, eager=True
+        )
 
     def _not_strictly_false(self, node: Call) -> Plan:
         operand = self.closure(node.args[0])
@@ -205,11 +205,8 @@ class Planner:
                 return Constant(_at_plan_time(lambda: call(argument.value)))
         cost = self._cost(node)
         plans = [finished(argument) for argument in arguments]
-        if len(plans) == 1:
-            return closures.call1(call, plans[0], cost)
-        if len(plans) == 2 and self._is_eager(node, arguments):
-            return closures.call2(call, plans[0], plans[1], cost)
-        return closures.call_many(call, plans, cost)
+        eager = len(plans) == 2 and self._is_eager(node, arguments)
+        return closures.call_plan(call, plans, cost, eager=eager)
 
     def _is_eager(self, node: Call, arguments: list[Planned]) -> bool:
         """Upstream: with run-time dispatch or a constant pattern, a call stops at an error."""
@@ -241,7 +238,9 @@ class Planner:
         if not first.guarded:
             return first.call
         if len(node.overloads) == 1:
-            if not any(map(needs_guard, first.arguments, (argument.type for argument in nodes))):
+            if not any(
+                map(closures.needs_guard, first.arguments, (argument.type for argument in nodes))
+            ):
                 return first.call
             return closures.guarded(node.function, (first,))
         candidates = tuple(

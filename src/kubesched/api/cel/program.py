@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kubesched.api.cel.attributes import Missing
+from kubesched.api.cel.attributes import Frame, Missing
 from kubesched.api.cel.checker import check
 from kubesched.api.cel.environment import Environment
-from kubesched.api.cel.errors import CompileError, CostLimitExceededError, EvaluationError, Issue
-from kubesched.api.cel.frames import Frame
+from kubesched.api.cel.errors import (
+    CompileError,
+    CostLimitExceededError,
+    EvaluationError,
+    Issue,
+    Source,
+)
 from kubesched.api.cel.operators import Cancelled
 from kubesched.api.cel.parser import MAX_NESTING, parse
 from kubesched.api.cel.planner import Planner
-from kubesched.api.cel.source import Source
 from kubesched.api.cel.syntax import Node
 from kubesched.api.cel.types import Type
 from kubesched.api.cel.validation import validate

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from kubesched.api.cel import regular_expressions
 from kubesched.api.cel.checker import format_type
-from kubesched.api.cel.errors import CompileError, EvaluationError, Issue
+from kubesched.api.cel.errors import CompileError, EvaluationError, Issue, Source, in_order
 from kubesched.api.cel.libraries.formatting import check_format
-from kubesched.api.cel.source import Source, in_order
 from kubesched.api.cel.syntax import (
     Call,
     ListNode,

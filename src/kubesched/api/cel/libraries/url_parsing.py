@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from urllib.parse import quote as percent_encode
+from urllib.parse import unquote
 
 from kubesched.api.cel.libraries.ip_parsing import AddressError, parse_address
 from kubesched.base.logs import quoted as quote
 
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~")
-# Characters that each component may contain unescaped.
-_PATH = _UNRESERVED | frozenset("$&+,/:;=@")
-_HOST = _UNRESERVED | frozenset("!$&'()*+,;=:[]<>\"")
-_USER = _UNRESERVED | frozenset("$&+,;=")
-_FRAGMENT = _UNRESERVED | frozenset("$&+,/:;=?@!()*")
-_VALID_IN_PATH = _PATH | frozenset("!'()*[]%")
+# Characters that each component may contain unescaped, besides the unreserved ones.
+_PATH = "$&+,/:;=@"
+_HOST = "!$&'()*+,;=:[]<>\""
+_USER = "$&+,;="
+_FRAGMENT = "$&+,/:;=?@!()*"
+_VALID_IN_PATH = _UNRESERVED.union(_PATH, "!'()*[]%")
+_VALID_IN_HOST = _UNRESERVED.union(_HOST)
 _USERINFO = _UNRESERVED | frozenset(":!$&'()*+,;=%@")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:", re.ASCII)
 _PORT = re.compile(r"(?::[0-9]*)?", re.ASCII)
@@ -206,34 +209,21 @@ def _unescape_host(host: str) -> str:
                 raise UrlError(f"invalid URL escape {quote(escape)}")
             at += 3
             continue
-        if character < "\x80" and character not in _HOST:
+        if character < "\x80" and character not in _VALID_IN_HOST:
             raise UrlError(f"invalid character {quote(character)} in host name")
         at += 1
     return _unescape(host)
 
 
 def _unescape(text: str) -> str:
-    if "%" not in text:
-        return text
-    data = bytearray()
-    at = 0
-    while at < len(text):
-        if text[at] == "%":
-            escape = text[at : at + 3]
-            if not _ESCAPE.fullmatch(escape):
-                raise UrlError(f"invalid URL escape {quote(escape)}")
-            data.append(int(escape[1:], 16))
-            at += 3
-        else:
-            data += text[at].encode(errors="replace")
-            at += 1
-    return data.decode(errors="replace")
+    at = text.find("%")
+    while at >= 0:
+        escape = text[at : at + 3]
+        if not _ESCAPE.fullmatch(escape):
+            raise UrlError(f"invalid URL escape {quote(escape)}")
+        at = text.find("%", at + 3)
+    return unquote(text, errors="replace")
 
 
-def _escape(text: str, allowed: frozenset[str]) -> str:
-    return "".join(
-        character
-        if character in allowed
-        else "".join(f"%{byte:02X}" for byte in character.encode(errors="replace"))
-        for character in text
-    )
+def _escape(text: str, safe: str) -> str:
+    return percent_encode(text, safe, errors="replace")
