@@ -32,23 +32,25 @@ class EventServer:
         self.under_way: Counter[str] = Counter()
         self.most_under_way = 0
 
-    async def create(self, event) -> None:
-        body = msgspec.json.decode(encode(event))
+    async def create_event(self, event, *, is_series) -> None:
+        body = msgspec.json.decode(encode(event.to_record(is_series=is_series)))
 
         def apply() -> None:
             if body["metadata"]["name"] in self.events:
                 raise AlreadyExists("it exists")
             self.events[body["metadata"]["name"]] = body
 
-        await self._request("create", event.metadata.name, apply)
+        await self._request("create", event.name, apply)
 
-    async def patch(self, event, change) -> None:
+    async def patch_event(self, event) -> None:
+        change = event.series_change()
+
         def apply() -> None:
-            if event.metadata.name not in self.events:
+            if event.name not in self.events:
                 raise NotFound("it does not")
-            self.events[event.metadata.name] |= msgspec.json.decode(encode(change))
+            self.events[event.name] |= msgspec.json.decode(encode(change))
 
-        await self._request("patch", event.metadata.name, apply)
+        await self._request("patch", event.name, apply)
 
     async def _request(self, verb: str, name: str, apply) -> None:
         self.requests.append((verb, name))

@@ -10,7 +10,6 @@ from typing import Self
 from kubesched.api.protobuf import CONTENT_TYPE as PROTOBUF
 from kubesched.base.clock import Clock, SystemClock
 from kubesched.base.rate_limit import TokenBucket
-from kubesched.client.event_client import RestEventClient
 from kubesched.client.events import EventBroadcaster, EventRecorder
 from kubesched.client.metrics import ClientMetrics, MeasuredBucket, MeasuredTransport
 from kubesched.client.pool import HttpTransport, PoolSettings
@@ -55,7 +54,7 @@ class Connections:
             transport, "scheduler", DEFAULT_DEADLINE_S, may_write=lambda: self.may_write()
         )
         self.events = EventBroadcaster(
-            RestEventClient(self._client(transport, "scheduler", DEFAULT_DEADLINE_S)),
+            self._client(transport, "scheduler", DEFAULT_DEADLINE_S),  # spares the main rate limit
             clock=clock,
             rng=random,
             host_name=host_name,

@@ -91,6 +91,10 @@ class EventEntry:
         return {"series": {"count": self.count, "lastObservedTime": last_observed}}
 
     @property
+    def record(self) -> type[EventRecord]:
+        return core_v1.Event if self.key[0].is_legacy else events_v1.Event
+
+    @property
     def namespace(self) -> str:
         """The event's namespace: that of the object it is about."""
         return self.key[4][1] or "default"
@@ -100,7 +104,7 @@ class EventEntry:
             self.name = event_name(self.key[4][2], self.nanos, rng)
 
     def to_protobuf(self) -> bytes | None:
-        """`protobuf.encode_event` of the record to create, without building that record."""
+        """The event to create, without building its record; None if it must be JSON."""
         reporter, type_, reason, action, regarding, related, _ = self.key
         if reporter.is_legacy or related is not None:
             return None

@@ -42,7 +42,6 @@ from kubesched.base.logs import get_logger
 from kubesched.client.event_series import (
     EventEntry,
     EventKey,
-    EventRecord,
     Reporter,
     identity_of,
 )
@@ -87,10 +86,12 @@ class EventClient(Protocol):
     Raises `kubesched.base.errors`; the client ends every call within a deadline.
     """
 
-    async def create(self, event: EventRecord) -> None: ...
+    async def create_event(self, event: EventEntry, *, is_series: bool) -> None:
+        """Create a named event, as it was first or with its recurrences."""
+        ...
 
-    async def patch(self, event: EventRecord, change: Mapping[str, object]) -> None:
-        """Strategic merge patch; `NotFound` if the server has expired the event."""
+    async def patch_event(self, event: EventEntry) -> None:
+        """Write the recurrences; `NotFound` if the server has expired the event."""
         ...
 
 
@@ -98,8 +99,8 @@ class EventClient(Protocol):
 class DirectEventClient(Protocol):
     """A client that can create an event without a task that awaits the response."""
 
-    def start_create(self, event: EventEntry, done: Done) -> StartedRequest:
-        """Callback form of `create`, for a named event; `done` is as in `retry.Caller.start`."""
+    def start_event(self, event: EventEntry, done: Done) -> StartedRequest:
+        """Callback form of `create_event`; `done` is as in `retry.Caller.start`."""
         ...
 
 
@@ -321,7 +322,7 @@ class EventBroadcaster:
 
         try:
             entry.give_name(self._random)
-            self._under_way[entry] = client.start_create(entry, done)
+            self._under_way[entry] = client.start_event(entry, done)
         except Exception:  # runs in other requests' callbacks: must not raise
             self._failed(entry)
             entry.written_count, entry.is_taken = 1, False
@@ -408,14 +409,13 @@ class EventBroadcaster:
 
     async def _write(self, entry: EventEntry, *, is_series: bool) -> None:
         entry.give_name(self._random)
-        event = entry.to_record(is_series=is_series)
         if is_series:
             try:
-                await self._client.patch(event, entry.series_change())
+                await self._client.patch_event(entry)
                 return
             except NotFound:
                 pass  # the server keeps events for an hour; start a new series
-        await self._client.create(event)
+        await self._client.create_event(entry, is_series=is_series)
 
     # Expiry of series.
 

@@ -22,7 +22,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from kubesched.api import codec, events_v1, protobuf
+from kubesched.api import codec, protobuf
 from kubesched.api.codec import ListOf, MalformedObject, Preserved
 from kubesched.api.kinds import PODS, Kind, kind_of
 from kubesched.api.meta import DeleteOptions, ObjectMeta, Record
@@ -31,8 +31,8 @@ from kubesched.base.clock import Clock, SystemClock
 from kubesched.base.errors import Gone, TransportError, UnsupportedMediaType
 from kubesched.base.rate_limit import Sleep, TokenBucket
 from kubesched.base.version import __version__
-from kubesched.client.event_series import EventEntry, EventRecord
-from kubesched.client.patch import CONTENT_TYPES, Patch
+from kubesched.client.event_series import EventEntry
+from kubesched.client.patch import CONTENT_TYPES, Patch, strategic_merge_patch
 from kubesched.client.retry import Caller, Done, Rest, RetryPolicy
 from kubesched.client.transport import (
     DEFAULT_DEADLINE_S,
@@ -46,7 +46,6 @@ from kubesched.client.watch import Watch, log_malformed
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
-_EVENTS = kind_of(events_v1.Event)
 
 DEFAULT_PAGE_SIZE = 500
 
@@ -257,35 +256,34 @@ class RestClient:
         body = await self._write("POST", target, codec.encode(obj))
         return _decoded(body, kind.record, codec.decode)
 
-    async def create_event(self, event: EventRecord) -> None:
+    async def create_event(self, event: EventEntry, *, is_series: bool = False) -> None:
         """Create without decoding the response."""
-        request = self._event(event)
+        make = partial(self._event, event, is_series=is_series)
+        request = make()
         await self._or_in_json(
-            request, self._caller.send(request), lambda: self._caller.send(self._event(event))
+            request, self._caller.send(request), lambda: self._caller.send(make())
         )
 
     def start_event(self, event: EventEntry, done: Done) -> StartedRequest:
         """`create_event` without a task: `done` is as in `retry.Caller.start`; `rest` retries."""
-        message = event.to_protobuf() if self._speaks_protobuf else None
-        if message is None:
-            request = self._event(event.to_record(is_series=False))
-        else:
-            target = _EVENTS.collection_path(event.namespace)
-            request = self._post(target, message, self._protobuf_headers)
+        request = self._event(event, is_series=False)
         return self._caller.start(request, done, partial(self._finish_event, request, event))
 
     async def _finish_event(self, request: Request, event: EventEntry, rest: Rest) -> None:
         sent = self._caller.send(request, first=rest)
-        again = lambda: self.create_event(event.to_record(is_series=False))  # noqa: E731 - rarely needed
-        await self._or_in_json(request, sent, again)
+        await self._or_in_json(request, sent, partial(self.create_event, event))
 
-    def _event(self, event: EventRecord) -> Request:
-        target = kind_of(type(event)).collection_path(event.metadata.namespace)
-        if self._speaks_protobuf and isinstance(event, events_v1.Event):
-            message = protobuf.encode_event(event)
-            if message is not None:
-                return self._post(target, message, self._protobuf_headers)
-        return self._post(target, codec.encode(event), self._write_headers)
+    def _event(self, event: EventEntry, *, is_series: bool) -> Request:
+        target = kind_of(event.record).collection_path(event.namespace)
+        message = event.to_protobuf() if self._speaks_protobuf and not is_series else None
+        if message is not None:
+            return self._post(target, message, self._protobuf_headers)
+        body = codec.encode(event.to_record(is_series=is_series))
+        return self._post(target, body, self._write_headers)
+
+    async def patch_event(self, event: EventEntry) -> None:
+        change = strategic_merge_patch(event.series_change())
+        await self.patch(event.record, event.name, event.namespace, change)
 
     async def create_preserved(self, obj: R) -> Preserved[R]:
         kind = kind_of(type(obj))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 
 import pytest
+from encoded_events import encode_event
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -60,7 +61,7 @@ def test_a_binding_is_an_enveloped_message():
 
 
 def test_an_event_is_an_enveloped_message():
-    assert protobuf.encode_event(EVENT) == EVENT_BYTES
+    assert encode_event(EVENT) == EVENT_BYTES
 
 
 def changed(**fields):
@@ -69,7 +70,7 @@ def changed(**fields):
 
 def test_a_note_may_be_long_and_in_any_script():
     note = "0/5 nodes are available: " + "ä" * 300
-    encoded = protobuf.encode_event(changed(note=note))
+    encoded = encode_event(changed(note=note))
     assert encoded is not None
     assert encoded.endswith(b"\x52\xf1\x04" + note.encode())
 
@@ -99,7 +100,7 @@ def test_what_does_not_fit_the_template_is_left_to_json(names):
     ],
 )
 def test_unusual_events_are_left_to_json(fields):
-    assert protobuf.encode_event(changed(**fields)) is None
+    assert encode_event(changed(**fields)) is None
 
 
 @given(

@@ -9,9 +9,7 @@ import random
 
 import pytest
 
-from kubesched.api import core_v1, events_v1
-from kubesched.api.meta import ObjectMeta
-from kubesched.client.event_client import RestEventClient
+from kubesched.client.event_series import EventEntry, Reporter
 from kubesched.client.rest import RestClient
 from kubesched.client.retry import RetryPolicy
 
@@ -46,36 +44,36 @@ class RecordingTransport:
     async def aclose(self) -> None: ...
 
 
-def client(transport: RecordingTransport) -> RestEventClient:
-    rest = RestClient(
+def client(transport: RecordingTransport) -> RestClient:
+    return RestClient(
         transport,
         user_agent="test",
         random=random.Random(1),
         policy=RetryPolicy(max_attempts=1),
     )
-    return RestEventClient(rest)
 
 
-METADATA = ObjectMeta(name="web-1.17f", namespace="ns")
+ABOUT = ("Pod", "ns", "web-1", "u1", "v1", "42", "")
 
 
 @pytest.mark.parametrize(
-    ("event", "path"),
+    ("is_legacy", "version", "path"),
     [
-        (
-            events_v1.Event(metadata=METADATA, note="n"),
-            "/apis/events.k8s.io/v1/namespaces/ns/events",
-        ),
-        (core_v1.Event(metadata=METADATA, message="n"), "/api/v1/namespaces/ns/events"),
+        (False, "events.k8s.io/v1", "/apis/events.k8s.io/v1/namespaces/ns/events"),
+        (True, "v1", "/api/v1/namespaces/ns/events"),
     ],
 )
-async def test_events_are_posted_and_patched_where_their_form_lives(event, path):
+async def test_events_are_posted_and_patched_where_their_form_lives(is_legacy, version, path):
     transport = RecordingTransport()
-    await client(transport).create(event)
-    await client(transport).patch(event, {"series": {"count": 2}})
+    reporter = Reporter("sched", "host", is_legacy=is_legacy)
+    event = EventEntry((reporter, "Normal", "Why", "", ABOUT, None, ""), "note", 1.0, 0x17F)
+    event.give_name(random.Random(1))
+    event.count = 2
+    await client(transport).create_event(event, is_series=False)
+    await client(transport).patch_event(event)
     created, patched = transport.requests
     assert (created.method, created.target) == ("POST", path)
-    assert json.loads(created.body)["apiVersion"] == event.api_version
+    assert json.loads(created.body)["apiVersion"] == version
     assert (patched.method, patched.target) == ("PATCH", f"{path}/web-1.17f")
     assert patched.headers["Content-Type"] == "application/strategic-merge-patch+json"
-    assert json.loads(patched.body) == {"series": {"count": 2}}
+    assert json.loads(patched.body) == event.series_change()

@@ -4,10 +4,10 @@ its record.
 
 import random
 
+from encoded_events import encode_event
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubesched.api import protobuf
 from kubesched.api.events_v1 import Event
 from kubesched.client.event_series import EventEntry, Reporter
 
@@ -31,7 +31,7 @@ def test_a_new_event_is_encoded_as_its_record_is(identity, texts, note, observed
     entry.give_name(random.Random(1))
     record = entry.to_record(is_series=False)
     assert isinstance(record, Event)
-    assert entry.to_protobuf() == protobuf.encode_event(record)
+    assert entry.to_protobuf() == encode_event(record)
     assert entry.namespace == record.metadata.namespace
 
 

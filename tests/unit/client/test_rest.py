@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 import pytest
 
-from kubesched.api import events_v1, protobuf
+from kubesched.api import protobuf
 from kubesched.api.codec import Preserved
 from kubesched.api.coordination_v1 import Lease, LeaseSpec
 from kubesched.api.core_v1 import ConfigMap, Node, PersistentVolume, Pod
@@ -36,6 +36,7 @@ from kubesched.base.errors import (
 )
 from kubesched.base.rate_limit import TokenBucket
 from kubesched.client import patch as patches
+from kubesched.client.event_series import EventEntry, Reporter
 from kubesched.client.exchange import BufferedResponse
 from kubesched.client.lease_client import RestLeaseClient
 from kubesched.client.rest import RestClient, user_agent
@@ -561,9 +562,14 @@ async def test_scheduling_calls_are_kube_schedulers(client, transport):
 # Protobuf, for what is written once per pod.
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
-EVENT = events_v1.Event(
-    metadata=ObjectMeta(name="web.17f", namespace="ns"), event_time="2026-01-02T03:04:05.000007Z"
+ABOUT = ("Pod", "ns", "web", "u1", "v1", "42", "")
+EVENT = EventEntry(
+    (Reporter("sched", "host", is_legacy=False), "Normal", "Why", "", ABOUT, None, ""),
+    "note",
+    7.0,
+    1,
 )
+EVENT.name = "web.17f"
 
 
 @pytest.fixture
@@ -583,7 +589,7 @@ async def test_bindings_and_events_go_out_as_protobuf_if_that_is_preferred(fluen
     await fluent.create_event(EVENT)
     binding, event = transport.requests
     assert binding.body == protobuf.encode_binding("ns", "web", "u1", "node-7")
-    assert event.body == protobuf.encode_event(EVENT)
+    assert event.body == EVENT.to_protobuf()
     assert binding.headers["Content-Type"] == event.headers["Content-Type"] == PROTOBUF
     assert event.target == "/apis/events.k8s.io/v1/namespaces/ns/events"
 

@@ -242,7 +242,7 @@ class DirectServer(EventServer):
         super().__init__()
         self.waiting = []
 
-    def start_create(self, event, done):
+    def start_event(self, event, done):
         self.waiting.append(done)
         return lambda: None
 
