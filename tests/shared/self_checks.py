@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kubesched.client.informers.index import Index
-from kubesched.client.informers.store import Store
+from kubesched.client.informers.store import Index, Store
 from kubesched.client.pool import HttpTransport
 from kubesched.framework.nodes.views import NodeColumns
 from kubesched.plugins.helper.volumes.attached_volumes import AttachedVolumes

@@ -30,12 +30,11 @@ from kubesched.base.clock import Clock
 from kubesched.base.errors import KubeschedError, Unrecoverable
 from kubesched.base.logs import get_logger
 from kubesched.client.informers.history import is_foreign
-from kubesched.client.informers.index import IndexFunction
 from kubesched.client.informers.lister import Lister
 from kubesched.client.informers.reflector import ListerWatcher, Reflector, ReflectorSettings
 from kubesched.client.informers.restore import Restore
 from kubesched.client.informers.slices import Slices
-from kubesched.client.informers.store import Store
+from kubesched.client.informers.store import IndexFunction, Store
 
 log = get_logger(__name__)
 

@@ -10,38 +10,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Any
 
 from kubesched.client.informers.history import ClusterRestored
+
+if TYPE_CHECKING:
+    from kubesched.client.informers.reflector import Reflector
 
 LAST = "pods"
 MAX_WAIT_S = 30.0
 """How long pods wait for the other kinds, one of which may be forbidden or broken."""
 
 
-class Contemporary(Protocol):
-    """A reflector, as far as this module is concerned."""
-
-    @property
-    def name(self) -> str: ...
-
-    def has_seen(self, revision: int, at: float) -> bool:
-        """Whether its newest change is at least this revision, of the history at that time."""
-        ...
-
-    async def is_current(self) -> bool:
-        """Whether the server has that change; False if changed since. Raises `ClusterRestored`."""
-        ...
-
-    def distrust(self) -> None:
-        """List again at once, and treat the result as a different history."""
-        ...
-
-
 class Restore:
     """Coordinates the reflectors of one process."""
 
-    def __init__(self, reflectors: Callable[[], Iterable[Contemporary]]) -> None:
+    def __init__(self, reflectors: Callable[[], Iterable[Reflector[Any]]]) -> None:
         self._reflectors = reflectors
         self.on_end: Callable[[], None] = lambda: None
         self._pending: set[str] = set()
