@@ -92,9 +92,13 @@ def exceeds(
     wanted: Mapping[str, int], used: Mapping[str, int], bound: Mapping[str, int], missing: int = 0
 ) -> bool:
     """Whether both together are above the bound; `missing` bounds what it does not name."""
+    for name in PLAIN:
+        if wanted.get(name, 0) + used.get(name, 0) > bound.get(name, 0):
+            return True
     return any(
-        wanted.get(name, 0) + used.get(name, 0) > bound.get(name, 0 if name in PLAIN else missing)
-        for name in {*PLAIN, *wanted}
+        amount + used.get(name, 0) > bound.get(name, missing)
+        for name, amount in wanted.items()
+        if name not in PLAIN
     )
 
 
@@ -152,11 +156,11 @@ class Quotas:
             add_to(self.used, each.used)
             add_to(self.guaranteed, each.min)
 
-    def add(self, pod: Pod) -> None:
+    def add(self, pod: Pod, request: Amounts | None = None) -> None:
         """Count a pod, unless it is counted already or its namespace has no quota."""
         quota = self._changeable(pod.metadata.namespace)
         if quota is not None and pod.metadata.uid not in quota.pods:
-            request = quota.pods[pod.metadata.uid] = request_of(pod)
+            request = quota.pods[pod.metadata.uid] = request or request_of(pod)
             add_to(quota.used, request)
             add_to(self.used, request)
 
@@ -216,19 +220,24 @@ class CapacityScheduling(PreFilterPlugin, PreemptingPlugin, ReservePlugin, Enque
             unsubscribe()
 
     def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
-        found = self._examine(pod)
+        found = self._examine(state, pod)
         quota, reason = found.quotas.of(pod.metadata.namespace), ""
         if quota is not None and quota.is_over_max_with(found.with_nominated_in_quota):
             reason = f"ElasticQuota {quota.namespace} is more than Max"
         elif quota is not None and found.quotas.are_over_min_with(found.with_nominated):
             reason = "total ElasticQuota used is more than min"
-        state.write(STATE_KEY, found._replace(is_rejected=bool(reason)))
+        if not reason:
+            state.write(STATE_KEY, found)
+            return None
+        state.write(STATE_KEY, found._replace(is_rejected=True))
         name = f"{pod.metadata.namespace}/{pod.metadata.name}"
-        rejected = f"Pod {name} is rejected in PreFilter because {reason}"
-        return unschedulable(rejected) if reason else None
+        return unschedulable(f"Pod {name} is rejected in PreFilter because {reason}")
 
-    def _examine(self, pod: Pod) -> PreFilterState:
-        request, namespace = request_of(pod), pod.metadata.namespace
+    def _request(self, state: CycleState, pod: Pod) -> Amounts:
+        return state.remember(self.name, lambda: request_of(pod))
+
+    def _examine(self, state: CycleState, pod: Pod) -> PreFilterState:
+        request, namespace = self._request(state, pod), pod.metadata.namespace
         if self.quotas.of(namespace) is None:
             return PreFilterState(self.quotas.clone(), request, {}, {})
         in_quota, in_all = dict(request), dict(request)
@@ -269,7 +278,7 @@ class CapacityScheduling(PreFilterPlugin, PreemptingPlugin, ReservePlugin, Enque
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         self._reserved[pod.metadata.uid] = pod
-        self.quotas.add(pod)
+        self.quotas.add(pod, self._request(state, pod))
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         self._reserved.pop(pod.metadata.uid, None)
