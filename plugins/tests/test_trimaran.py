@@ -16,9 +16,9 @@ from kubesched_plugins.golden.trimaran import (
     RecordedCollector,
     TargetLoadPacking,
 )
-from kubesched_plugins.trimaran.beta import fitted, regularized_incomplete
+from kubesched_plugins.trimaran.beta import Beta, fitted
 from kubesched_plugins.trimaran.metrics import Metric, Snapshot
-from kubesched_plugins.trimaran.resource_stats import limits_of, requests_of, rounded
+from kubesched_plugins.trimaran.resource_stats import demands_of, rounded
 
 WATCHER = {"watcherAddress": "http://watcher"}
 NOW = 1_700_000_000
@@ -147,7 +147,7 @@ def test_arguments_are_those_of_the_original() -> None:
 
 def test_limits_are_at_least_the_requests() -> None:
     pod = wanting("p", "2", limit="1", memory="1Gi")
-    assert limits_of(pod, requests_of(pod)) == (2000, 2**30)
+    assert demands_of(pod) == (2000, 2**30, 2000, 2**30)
 
 
 @pytest.mark.parametrize(
@@ -158,15 +158,28 @@ def test_halves_are_rounded_away_from_zero(x: float, expected: int) -> None:
     assert rounded(x) == expected
 
 
-def test_incomplete_beta_has_its_known_values() -> None:
-    assert regularized_incomplete(0.3, 1, 1) == pytest.approx(0.3, abs=1e-14)
-    assert regularized_incomplete(0.5, 7.5, 7.5) == pytest.approx(0.5, abs=1e-13)
+def test_beta_distribution_has_its_known_values() -> None:
+    assert Beta.of(1, 1).at_most(0.3) == pytest.approx(0.3, abs=1e-14)
+    assert Beta.of(7.5, 7.5).at_most(0.5) == pytest.approx(0.5, abs=1e-13)
     # I_x(2, 3) = 6x² - 8x³ + 3x⁴
-    assert regularized_incomplete(0.25, 2, 3) == pytest.approx(0.26171875, abs=1e-14)
+    assert Beta.of(2, 3).at_most(0.25) == pytest.approx(0.26171875, abs=1e-14)
     assert fitted(0.5, 0.6) is None
     even = fitted(0.5, 12**-0.5)
     assert even is not None
-    assert even == pytest.approx((1.0, 1.0))
+    assert even[:2] == pytest.approx((1.0, 1.0))
+
+
+def test_what_a_beta_distribution_can_be_at_most_has_a_probability_above_0() -> None:
+    random = Random(1)
+    told = set()
+    for _ in range(2000):
+        mu = random.random()
+        distribution = fitted(mu, random.choice([0.5, 0.1, 1e-3, 1e-9]) * random.random())
+        x = random.choice([0.0, 1.0, mu * random.random(), mu * 1e-9, random.random()])
+        if distribution is not None:
+            told.add(distribution.can_be_at_most(x))
+            assert distribution.can_be_at_most(x) == (distribution.at_most(x) > 0), (mu, x)
+    assert told == {True, False}
 
 
 @pytest.mark.parametrize(

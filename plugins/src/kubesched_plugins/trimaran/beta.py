@@ -10,19 +10,44 @@ _MAX_STEPS: Final = 10_000
 
 
 class Beta(NamedTuple):
-    """Shape parameters, both positive."""
+    """Shape parameters, both positive; infinite ones have no density that can be computed."""
 
     alpha: float
     beta: float
+    log_scale: float
+    """Of the density: 1 / B(alpha, beta). NaN if it cannot be computed."""
+
+    @classmethod
+    def of(cls, alpha: float, beta: float) -> Beta:
+        if not (0 < alpha < math.inf and 0 < beta < math.inf):
+            return cls(alpha, beta, math.nan)
+        log_scale = math.lgamma(alpha + beta) - math.lgamma(alpha) - math.lgamma(beta)
+        return cls(alpha, beta, log_scale)
 
     def at_most(self, x: float) -> float:
-        """The probability that a value is at most x; 0 where it cannot be computed."""
-        if not 0 <= x <= 1:
-            return 0.0
-        if x in (0, 1):
-            return float(x)
-        p = regularized_incomplete(x, self.alpha, self.beta)
+        """The probability that a value is at most x; 0 where it cannot be computed.
+
+        By the continued fraction, on the side where that converges fast.
+        """
+        a, b, log_scale = self
+        if not 0 < x < 1 or math.isnan(log_scale):
+            return float(x == 1)
+        if x < (a + 1) / (a + b + 2):
+            p = self._front(x) * _fraction(x, a, b) / a
+        else:
+            p = 1 - self._front(x) * _fraction(1 - x, b, a) / b
         return p if 0 <= p <= 1 else 0.0
+
+    def can_be_at_most(self, x: float) -> bool:
+        """Whether `at_most` is above 0; much cheaper, as the continued fraction always is."""
+        a, b, log_scale = self
+        if not 0 < x < 1 or math.isnan(log_scale):
+            return x == 1
+        return x >= (a + 1) / (a + b + 2) or self._front(x) / a > 0
+
+    def _front(self, x: float) -> float:
+        a, b, log_scale = self
+        return math.exp(log_scale + a * math.log(x) + b * math.log1p(-x))
 
 
 def fitted(mu: float, sigma: float) -> Beta | None:
@@ -32,24 +57,11 @@ def fitted(mu: float, sigma: float) -> Beta | None:
         return None
     scale = math.inf if variance == 0 else mu * (1 - mu) / variance - 1
     scale = max(scale, 5e-324)
-    return Beta(mu * scale, (1 - mu) * scale)
+    return Beta.of(mu * scale, (1 - mu) * scale)
 
 
 def max_variance(mu: float) -> float:
     return mu * (1 - mu) if 0 < mu < 1 else 0.0
-
-
-def regularized_incomplete(x: float, a: float, b: float) -> float:
-    """I_x(a, b) by its continued fraction, on the side where that converges fast."""
-    if not (0 < a < math.inf and 0 < b < math.inf):
-        return math.nan
-    log_front = (
-        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
-    )
-    front = math.exp(log_front)
-    if x < (a + 1) / (a + b + 2):
-        return front * _fraction(x, a, b) / a
-    return 1 - front * _fraction(1 - x, b, a) / b
 
 
 def _fraction(x: float, a: float, b: float) -> float:

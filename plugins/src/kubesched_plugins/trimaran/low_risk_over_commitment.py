@@ -9,7 +9,7 @@ not its concern: they get the lowest score everywhere.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple
 
@@ -28,7 +28,7 @@ from kubesched.framework import (
     ScorePlugin,
     Status,
 )
-from kubesched.framework.api import Node, Pod, PodSpec
+from kubesched.framework.api import Node, Pod
 from kubesched_plugins.trimaran.args import TrimaranArgs
 from kubesched_plugins.trimaran.beta import Beta, fitted, max_variance
 from kubesched_plugins.trimaran.metrics import CPU, MEMORY, Collector, Metric, report_of
@@ -38,8 +38,7 @@ from kubesched_plugins.trimaran.resource_stats import (
     ResourceStats,
     capacity_of,
     clamp,
-    limits_of,
-    requests_of,
+    demands_of,
     resource_stats,
     rounded,
     scores_of,
@@ -47,8 +46,10 @@ from kubesched_plugins.trimaran.resource_stats import (
 
 MAX_VARIANCE_ALLOWANCE: Final = 0.99
 DEFAULT_WEIGHT: Final = 0.5
-MAX_KNOWN: Final = 500_000
-"""Pods whose sums are kept: more than a cluster has."""
+
+Sums = tuple[int, int, int, int]
+"""Requested CPU and memory, then the limits."""
+NO_SUMS: Final[Sums] = (0, 0, 0, 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +82,8 @@ class LowRiskOverCommitment(PreScorePlugin, ScorePlugin):
         self.collector = self.collector_type(
             args, self._load_of, runs=handle.spawn is not None, report=report_of(handle, self.name)
         )
-        self._demands: dict[str, tuple[PodSpec, tuple[int, ...]]] = {}
+        self._sums: dict[int, tuple[list[PodInfo], Sums]] = {}
+        """By row, with the pods that they are of."""
         weights = args.risk_limit_weights or {}
         self._weights = [weights.get(name, DEFAULT_WEIGHT) for name in ("cpu", "memory")]
 
@@ -102,49 +104,47 @@ class LowRiskOverCommitment(PreScorePlugin, ScorePlugin):
         """Scores depend on the spec alone."""
 
     def _scorer(self, pod: Pod) -> Callable[[int], int]:
-        requests, table = requests_of(pod), self.handle.table
-        limits = limits_of(pod, requests)
-        if not (any(requests) or any(limits)):
+        demands, nodes = demands_of(pod), self.handle.table.nodes
+        if not any(demands):
             return lambda _row: 0
 
         def score(row: int) -> int:
-            load = self.collector.of(table.nodes[row])
-            return self._score(requests, limits, load, table.pods[row].values())
+            load = self.collector.of(nodes[row])
+            return 0 if load is None else self._score(demands, load, self._sums_at(row))
 
         return score
 
-    def _score(
-        self, requests: Demand, limits: Demand, load: NodeLoad | None, pods: Collection[PodInfo]
-    ) -> int:
-        if load is None:
-            return 0
-        specs = [info.pod.spec for info in pods]
-        if specs != load.specs:
-            load.specs = specs
-            columns = zip(*map(self._demands_of, pods), strict=True)
-            load.sums = [sum(column) for column in columns] or [0, 0, 0, 0]
-            load.risks = self._risks_by_load(load)
-        worst, sums = 0.0, load.sums
+    def _score(self, demands: Sums, load: NodeLoad, sums: Sums) -> int:
+        if sums != load.sums:
+            load.sums, load.risks = sums, load.risks_with(sums)
+        worst = 0.0
         for kind, capacity in enumerate(load.capacity):
-            limit, weight = sums[2 + kind] + limits[kind], self._weights[kind]
+            limit, weight = sums[2 + kind] + demands[2 + kind], self._weights[kind]
             risk = (1 - weight) * load.risks[kind]
             if limit > capacity:
-                request = min(sums[kind] + requests[kind], capacity)
+                request = min(sums[kind] + demands[kind], capacity)
                 risk = weight * (float(limit - capacity) / float(limit - request)) + risk
             if risk > worst:
                 worst = risk
         return rounded((1 - clamp(worst)) * MAX_NODE_SCORE)
 
-    def _risks_by_load(self, load: NodeLoad) -> list[float]:
-        """How likely the load exceeds what was requested: the same for every pod that may come."""
-        risks = []
-        for kind, distribution in enumerate(load.distributions):
-            capacity, enough = load.capacity[kind], 1.0
-            if distribution is not None:
-                asked, allowed = min(load.sums[kind], capacity), load.sums[2 + kind]
-                enough = distribution.probability_of_enough(asked, allowed, capacity)
-            risks.append(1 - enough)
-        return risks
+    def _sums_at(self, row: int) -> Sums:
+        """Requests and limits of the pods on a node.
+
+        Pods that came are added; if one is gone or changed, which makes it another PodInfo, all are
+        added up anew.
+        """
+        pods = list(self.handle.table.pods[row].values())
+        known, sums = self._sums.get(row, ([], NO_SUMS))
+        if pods != known:
+            start = len(known)
+            if pods[:start] != known:
+                start, sums = 0, NO_SUMS
+            for info in pods[start:]:
+                own = demands_of(info.pod)
+                sums = sums[0] + own[0], sums[1] + own[1], sums[2] + own[2], sums[3] + own[3]
+            self._sums[row] = pods, sums
+        return sums
 
     def _load_of(self, node: Node, metrics: Sequence[Metric] | None) -> NodeLoad | None:
         if metrics is None:
@@ -154,46 +154,29 @@ class LowRiskOverCommitment(PreScorePlugin, ScorePlugin):
         memory = resource_stats(metrics, MEMORY, capacity.memory, MEGA)
         return NodeLoad(capacity, (_distribution(cpu, window), _distribution(memory, window)))
 
-    def _demands_of(self, pod: PodInfo) -> tuple[int, ...]:
-        """Requests and limits, computed once per version of the pod's spec."""
-        spec = pod.pod.spec
-        known = self._demands.get(pod.uid)
-        if known is None or known[0] is not spec:
-            if len(self._demands) >= MAX_KNOWN:
-                self._demands.clear()
-            requests = requests_of(pod.pod)
-            known = self._demands[pod.uid] = spec, (*requests, *limits_of(pod.pod, requests))
-        return known[1]
-
 
 class Distribution(NamedTuple):
     """Of the load of one resource, as a part of the capacity."""
 
     mu: float
-    sigma: float
+    is_certain: bool
     beta: Beta | None
 
     def probability_of_enough(self, request: int, limit: int, capacity: int) -> float:
         """How likely the load stays within the request; given that it is within the limit."""
-        size = float(capacity)
-        enough = self._at_most(clamp(request / size) if size else math.nan)
-        if limit < capacity and request <= limit:
-            if limit == 0:
-                return 1.0
-            if self.beta is not None and not self._is_certain:
-                possible = enough if limit == request else self.beta.at_most(limit / size)
-                if possible > 0:
-                    enough = clamp(enough / possible)
-        return enough
-
-    @property
-    def _is_certain(self) -> bool:
-        return self.mu == 0 or self.sigma == 0
-
-    def _at_most(self, threshold: float) -> float:
-        if self._is_certain:
-            return float(self.mu == 0 or self.mu <= threshold)
-        return 0.0 if self.beta is None else self.beta.at_most(threshold)
+        size, is_limited = float(capacity), request <= limit < capacity
+        if is_limited and limit == 0:
+            return 1.0
+        wanted = clamp(request / size) if size else math.nan
+        if self.is_certain:
+            return float(self.mu == 0 or self.mu <= wanted)
+        if self.beta is None:
+            return 0.0
+        if is_limited and limit == request:
+            return float(self.beta.can_be_at_most(wanted))
+        enough = self.beta.at_most(wanted)
+        possible = self.beta.at_most(limit / size) if is_limited else 1.0
+        return clamp(enough / possible) if possible > 0 else enough
 
 
 def _distribution(stats: ResourceStats | None, window: int) -> Distribution | None:
@@ -202,7 +185,7 @@ def _distribution(stats: ResourceStats | None, window: int) -> Distribution | No
     # Averaging over windows made the deviation smaller than it is.
     mu, sigma = stats.mu(), stats.sigma() * math.pow(float(window), 0.5)
     sigma = min(sigma, math.sqrt(max_variance(mu) * MAX_VARIANCE_ALLOWANCE))
-    return Distribution(mu, sigma, fitted(mu, sigma))
+    return Distribution(mu, mu == 0 or sigma == 0, fitted(mu, sigma))
 
 
 @dataclass(slots=True)
@@ -211,8 +194,17 @@ class NodeLoad:
 
     capacity: Demand
     distributions: tuple[Distribution | None, Distribution | None]
-    specs: Sequence[PodSpec] | None = None
-    """Of the pods on it, for which the following was computed."""
-    sums: Sequence[int] = ()
-    """Their requests and limits."""
+    sums: Sums | None = None
+    """Those for which the risks were computed."""
     risks: Sequence[float] = ()
+
+    def risks_with(self, sums: Sums) -> list[float]:
+        """How likely the load exceeds what was requested: the same for every pod that may come."""
+        risks = []
+        for kind, distribution in enumerate(self.distributions):
+            capacity, enough = self.capacity[kind], 1.0
+            if distribution is not None:
+                asked, allowed = min(sums[kind], capacity), sums[2 + kind]
+                enough = distribution.probability_of_enough(asked, allowed, capacity)
+            risks.append(1 - enough)
+        return risks

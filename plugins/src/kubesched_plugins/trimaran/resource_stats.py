@@ -20,6 +20,8 @@ from kubesched_plugins.trimaran.metrics import AVERAGE, LATEST, STD, Metric
 
 MEGA: Final = 1.0 / 1024.0 / 1024.0
 
+Amounts = Mapping[str, str | int | float]
+
 
 class Demand(NamedTuple):
     """CPU in millicores, memory in bytes."""
@@ -27,18 +29,12 @@ class Demand(NamedTuple):
     milli_cpu: int = 0
     memory: int = 0
 
-    def plus(self, other: Demand) -> Demand:
-        return Demand(self.milli_cpu + other.milli_cpu, self.memory + other.memory)
 
-    def at_least(self, other: Demand) -> Demand:
-        return Demand(max(self.milli_cpu, other.milli_cpu), max(self.memory, other.memory))
-
-    def at_most(self, other: Demand) -> Demand:
-        return Demand(min(self.milli_cpu, other.milli_cpu), min(self.memory, other.memory))
+_NOTHING: Final = Demand()
 
 
-def demand_of(amounts: Mapping[str, str | int | float] | None) -> Demand:
-    return _demand(amounts.get("cpu", 0), amounts.get("memory", 0)) if amounts else Demand()
+def demand_of(amounts: Amounts | None) -> Demand:
+    return _demand(amounts.get("cpu", 0), amounts.get("memory", 0)) if amounts else _NOTHING
 
 
 @lru_cache(maxsize=4096)
@@ -53,22 +49,30 @@ def capacity_of(node: Node) -> Demand:
 
 def requests_of(pod: Pod) -> Demand:
     """Sum of the containers' requests, or the largest init container, plus overhead."""
-    return _effective(pod, lambda container: demand_of(container.resources.requests))
+    return Demand(*demands_of(pod)[:2])
 
 
-def limits_of(pod: Pod, requests: Demand) -> Demand:
-    """The same sum of limits, and at least the requests."""
-    limits = _effective(pod, lambda container: demand_of(container.resources.limits))
-    return limits.at_least(requests)
-
-
-def _effective(pod: Pod, demand: Callable[[Container], Demand]) -> Demand:
-    total = Demand()
+def demands_of(pod: Pod) -> tuple[int, int, int, int]:
+    """CPU and memory that the pod requests, and the same of its limits: at least the requests."""
+    cpu = memory = cpu_limit = memory_limit = 0
     for container in pod.spec.containers or ():
-        total = total.plus(demand(container))
+        requests, limits = _demands(container)
+        cpu, memory = cpu + requests[0], memory + requests[1]
+        cpu_limit, memory_limit = cpu_limit + limits[0], memory_limit + limits[1]
     for container in pod.spec.init_containers or ():
-        total = total.at_least(demand(container))
-    return total.plus(demand_of(pod.spec.overhead)) if pod.spec.overhead else total
+        requests, limits = _demands(container)
+        cpu, memory = max(cpu, requests[0]), max(memory, requests[1])
+        cpu_limit, memory_limit = max(cpu_limit, limits[0]), max(memory_limit, limits[1])
+    if pod.spec.overhead:
+        more_cpu, more_memory = demand_of(pod.spec.overhead)
+        cpu, memory = cpu + more_cpu, memory + more_memory
+        cpu_limit, memory_limit = cpu_limit + more_cpu, memory_limit + more_memory
+    return cpu, memory, max(cpu_limit, cpu), max(memory_limit, memory)
+
+
+def _demands(container: Container) -> tuple[Demand, Demand]:
+    resources = container.resources
+    return demand_of(resources.requests), demand_of(resources.limits)
 
 
 class ResourceStats(NamedTuple):
