@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from kubesched.api.core_v1 import TypedLocalObjectReference
 from kubesched.api.meta import Condition, ObjectMeta, Record, constant
 
 
@@ -104,10 +103,30 @@ class PodGroup(Record):
     status: PodGroupStatus = PodGroupStatus()
 
 
+class PodGroupTemplate(Record):
+    """Template of a group that a controller creates from a Workload."""
+
+    name: str = ""
+    scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
+    scheduling_constraints: SchedulingConstraints | None = None
+    resource_claims: list[PodGroupResourceClaim] | None = None
+    disruption_mode: DisruptionMode | None = None
+    priority_class_name: str = ""
+    priority: int | None = None
+    preemption_policy: str | None = None
+
+
+class WorkloadSpec(Record):
+    """The workload's controller and its groups."""
+
+    controller_ref: TypedLocalObjectReference | None = None
+    pod_group_templates: list[PodGroupTemplate] | None = None
+
+
 class Workload(Record):
-    """Template for pod groups; the scheduler never reads it, and spec is a plain JSON value."""
+    """Template for pod groups; the scheduler never reads it."""
 
     kind: str = constant("Workload")
     api_version: str = constant("scheduling.k8s.io/v1beta1")
     metadata: ObjectMeta = ObjectMeta()
-    spec: Any = None
+    spec: WorkloadSpec = WorkloadSpec()

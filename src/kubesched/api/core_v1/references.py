@@ -15,3 +15,11 @@ class ObjectReference(Record):
     api_version: str = ""
     resource_version: str = ""
     field_path: str = ""
+
+
+class TypedLocalObjectReference(Record):
+    """An object of the same namespace, any kind."""
+
+    api_group: str | None = None
+    kind: str = ""
+    name: str = ""
