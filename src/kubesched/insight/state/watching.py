@@ -75,15 +75,20 @@ def connect(factory: InformerFactory, assembly: Assembly) -> None:
             factory.informer(kind).add_event_handler(_telling(told))
 
 
+_GROUPS = (Resource.POD_GROUP, Resource.COMPOSITE_POD_GROUP)
+"""Kinds whose deletion has to name the object, also if it was missed: their states are kept."""
+
+
 def _generic(assembly: Assembly, resource: str, actions: Action) -> EventHandler[Any]:
     def changed(action: Action) -> Callable[[object, object], None] | None:
         return assembly.handlers.generic(resource, action) if actions & action else None
 
     added, updated, deleted = changed(Action.ADD), changed(Action.UPDATE), changed(Action.DELETE)
+    state = _last_state if resource in _GROUPS else _final_state
     return EventHandler(
         on_add=None if added is None else lambda new: added(None, new),
         on_update=updated,
-        on_delete=None if deleted is None else lambda gone: deleted(_final_state(gone), None),
+        on_delete=None if deleted is None else lambda gone: deleted(state(gone), None),
     )
 
 

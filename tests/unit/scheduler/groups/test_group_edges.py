@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import dra_objects
@@ -11,13 +12,16 @@ from msgspec import structs
 
 from kubesched.api import codec
 from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
+from kubesched.api.scheduling_v1alpha3 import CompositePodGroup
 from kubesched.api.scheduling_v1beta1 import PodGroup, PodGroupStatus
 from kubesched.base.errors import Conflict, KubeschedError
+from kubesched.client.informers.informer import DeletedFinalStateUnknown, EventHandler
 from kubesched.framework.groups.states import GroupKey, GroupStates, PodGroupState
 from kubesched.framework.interfaces import PodGroupPostFilterPlugin, PreBindPlugin, ReservePlugin
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nominating_info import NominatingInfo
 from kubesched.framework.status import Code, Status
+from kubesched.insight.state.watching import connect
 from kubesched.testing import make_pod
 
 NO_PRE_FILTER = 'error in "DynamicResources" PodGroupPostFilter plugins: not found'
@@ -45,6 +49,32 @@ def test_pods_of_a_deleted_group_wait_for_the_next_one():  # 26
         world.group("g", 2)
         world.settle()
         assert "" not in world.nodes_of("a", "b")
+
+
+class Handlers:
+    """Informers that keep the handlers attached to them, by kind."""
+
+    def __init__(self) -> None:
+        self.attached: dict[Any, list[EventHandler[Any]]] = {}
+        self.kinds = tuple
+
+    def informer(self, kind: Any) -> Any:
+        attached = self.attached.setdefault(getattr(kind, "record", kind), [])
+        return SimpleNamespace(add_event_handler=attached.append)
+
+
+@pytest.mark.parametrize("kind", [PodGroup, CompositePodGroup])
+def test_a_group_whose_deletion_was_missed_is_gone(kind: type[Any]) -> None:
+    with Groups(1, gates="CompositePodGroup TopologyAwareWorkloadScheduling") as world:
+        world.composite("g", 1)
+        world.group("g", 2)
+        handlers = Handlers()
+        connect(handlers, world.assembly)
+        gone = DeletedFinalStateUnknown("default/g", world.find(kind, "default", "g"))
+        for handler in handlers.attached[kind]:
+            handler.on_delete(gone)
+        states = world.assembly.scheduler.groups.states
+        assert states.find(GroupKey("default", "g", kind is CompositePodGroup)) is None
 
 
 def test_members_of_an_unknown_scheduler_count_once_they_are_bound():  # 27, 28
