@@ -6,6 +6,7 @@ The only constructor: `run`, the playground, tests, simulation and benchmarks al
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -101,7 +102,7 @@ class Dependencies:
     measures_plugins: bool = True
     """Whether extension points and plugins are timed and counted; False for in-memory what-ifs."""
     jitter: Random | None = None
-    """For delays between retries, if not `random`: a recorder needs reproducible draws."""
+    """For delays between retries, if not a copy of `random`, of which decisions draw alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +212,7 @@ class _Shared:
         self.nominator = Nominator(self.pods)
         self.waiting_pods = WaitingPods(world.call_later)
         self.background = BackgroundTasks(flight=world.flight)
-        self.jitter = world.jitter or world.random
+        self.jitter = world.jitter or copy(world.random)
         self.parts = _parts(gates, world)
         self.groups = self.parts.groups
         self.tries_resizes = gates.InPlacePodVerticalScalingSchedulerPreemption
