@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import Any
 
 from kubesched.app.simulated import SimulatedProcess
 from kubesched.framework.extenders import Victims
-from kubesched.framework.groups.states import group_of
 from kubesched.framework.interfaces import (
     PostBindPlugin,
     PostFilterResult,
@@ -132,24 +130,6 @@ class HasNoBackoffForGroups(SimulatedProcess):
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         self.assembly.scheduler.queue._is_backing_off = lambda _entity: False
-
-
-class SplitsGroups(SimulatedProcess):
-    """The last pod of a group stays when the group is evicted."""
-
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, **settings)
-        for framework in self.assembly.frameworks.values():
-            plugin = next(each for each in framework.plugins if each.name == "DefaultPreemption")
-            executor = plugin.evaluator.executor
-            executor.start_for = partial(self._spare_the_last, executor.start_for)
-
-    @staticmethod
-    def _spare_the_last(start_for: Any, candidate: Candidate, preemptor: Any) -> None:
-        *others, last = candidate.victims.pods
-        if group_of(last) is not None and group_of(last) in map(group_of, others):
-            candidate = Candidate(candidate.node_name, Victims(tuple(others), 0))
-        start_for(candidate, preemptor)
 
 
 class IsDeaf(SimulatedProcess):
@@ -309,18 +289,13 @@ class Insistent(DefaultPreemption):
 
 
 class _PreemptsWith(SimulatedProcess):
-    """Preempts in another way, and is watched all the same."""
+    """Preempts in another way."""
 
     way: type[DefaultPreemption]
 
     def __init__(self, config: Any, gates: Any, registry: Any, **settings: Any) -> None:
-        audited, way = registry.get(DefaultPreemption.name), self.way
-
-        class Both(audited, way):  # type: ignore[misc, valid-type]
-            """The other way, and watched."""
-
         registry.unregister(DefaultPreemption.name)
-        registry.register(DefaultPreemption.name, lambda: Both)
+        registry.register(DefaultPreemption.name, lambda: self.way)
         super().__init__(config, gates, registry, **settings)
 
 

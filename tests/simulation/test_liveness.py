@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,8 +12,10 @@ import pytest
 from kubesched.insight.state.virtual_loop import VirtualLoop, run_virtual
 from kubesched.lab.simulation import storage, workloads
 from kubesched.lab.simulation.cluster import SimulatedCluster
+from kubesched.lab.simulation.liveness import BOUND_S, POLL_S, wait_until_settled
 from kubesched.lab.simulation.placeable import Late, WithVictims, what_can_be_placed
 from kubesched.lab.simulation.trace import Trace
+from kubesched.lab.simulation.violation import Violation
 from kubesched.playground.apimachinery.objects import JsonObject
 
 APART_FROM_WEB: JsonObject = {
@@ -62,8 +65,8 @@ def test_a_preemptor_is_known_whether_or_not_it_was_nominated_before(
     assert type(found) is bound
 
 
-def _promisable(untold: bool) -> str | None:
-    """What can be done for a pod whose claim waits beside a free disk."""
+def test_a_pod_with_a_claim_has_the_longer_bound() -> None:
+    """A volume that was assumed for another pod and given back is no event."""
 
     async def main(loop: VirtualLoop) -> str | None:
         cluster = SimulatedCluster(loop, Random(1), Trace(loop.time), ("volumes",))
@@ -73,18 +76,11 @@ def _promisable(untold: bool) -> str | None:
         volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
         cluster.api.create("pods", _pod("waits", "1", volumes=volumes))
         await asyncio.sleep(60)  # the volume becomes available
-        return what_can_be_placed(cluster, untold=lambda _pod, _obj: untold)
+        return what_can_be_placed(cluster)
 
-    return run_virtual(main)
-
-
-@pytest.mark.parametrize(("untold", "bound"), [(True, Late), (False, str)])
-def test_a_pod_that_was_not_told_of_a_volume_has_the_longer_bound(
-    untold: bool, bound: type[str]
-) -> None:
-    found = _promisable(untold)
+    found = run_virtual(main)
     assert found == "PersistentVolume disk would be promised"
-    assert type(found) is bound
+    assert type(found) is Late
 
 
 @pytest.mark.parametrize(("untold", "bound"), [(True, Late), (False, str)])
@@ -95,8 +91,26 @@ def test_a_pod_that_a_plugin_turned_down_has_the_longer_bound(
         cluster = SimulatedCluster(loop, Random(1), Trace(loop.time))
         cluster.api.create("nodes", workloads.node("n1", Random(1)))
         cluster.api.create("pods", _pod("waits", "1"))
-        return what_can_be_placed(cluster, untold=lambda pod, obj: untold and obj is None)
+        return what_can_be_placed(cluster, untold=lambda _pod: untold)
 
     found = run_virtual(main)
     assert found == "default/waits fits on n1"
     assert type(found) is bound
+
+
+@pytest.mark.parametrize("deleted_at_s", [0.0, 60.0], ids=["at once", "later"])
+def test_the_bound_counts_from_the_last_pod_that_was_placed_or_evicted(deleted_at_s: float) -> None:
+    """No process schedules here, so that the cluster never settles."""
+
+    async def main(loop: VirtualLoop) -> float:
+        trace = Trace(loop.time)
+        cluster = SimulatedCluster(loop, Random(1), trace)
+        cluster.api.create("pods", _pod("victim", "1"))
+        loop.call_later(deleted_at_s, cluster.api.delete, "pods", "default", "victim")
+        nobody: Any = SimpleNamespace(alive=list)
+        with pytest.raises(Violation, match="no process schedules"):
+            await asyncio.wait_for(wait_until_settled(loop, cluster, nobody, nobody, trace), 1000)
+        return loop.time()
+
+    expected_s = BOUND_S + deleted_at_s
+    assert expected_s < run_virtual(main) <= expected_s + 2 * POLL_S

@@ -13,19 +13,12 @@ from kubesched.api.scheduling_v1beta1 import PodGroup
 from kubesched.insight.state.virtual_loop import OWNER, SENDER
 from kubesched.lab.simulation import storage
 from kubesched.lab.simulation.audit import Decisions
+from kubesched.lab.simulation.capacity import less_demanding, overcommitment, roomier
 from kubesched.lab.simulation.census import Census
 from kubesched.lab.simulation.cluster import SimulatedCluster
 from kubesched.lab.simulation.device_checks import DeviceChecks
 from kubesched.lab.simulation.gangs import GroupChecks
 from kubesched.lab.simulation.processes import Incarnation, Processes
-from kubesched.lab.simulation.rules import (
-    is_bound,
-    is_called_unschedulable,
-    less_demanding,
-    overcommitment,
-    reaches,
-    roomier,
-)
 from kubesched.lab.simulation.violation import Complaints, Violation
 from kubesched.lab.simulation.workloads import claim_names
 from kubesched.playground.apimachinery.objects import JsonObject
@@ -117,8 +110,8 @@ class Checkers:
         # A condition may still be in flight when a pod is bound: from another replica, delayed, or
         # for a pod of this name before a restore, because status patches carry no UID.
         may_be_late = self.are_writes_held or self.history_is_broken
-        is_new = not is_called_unschedulable(change.old.obj)
-        if self._has_one_writer and not may_be_late and is_new and is_called_unschedulable(pod):
+        is_new = not _is_called_unschedulable(change.old.obj)
+        if self._has_one_writer and not may_be_late and is_new and _is_called_unschedulable(pod):
             self._complain(
                 "no bound pod is called unschedulable",
                 f"{key_of_manifest(pod)} on {pod['spec']['nodeName']}",
@@ -202,9 +195,9 @@ class Checkers:
                 storage.VOLUMES, "", claim.obj["spec"].get("volumeName", "")
             )
             where = f"{key_of_manifest(pod)} to {node['metadata']['name']}"
-            if volume is None or not is_bound(claim.obj):
+            if volume is None or not storage.is_bound(claim.obj):
                 self._complain("pods are bound after their claims", f"{where}: {name}")
-            elif volume.obj["spec"]["storageClassName"] == storage.LOCAL and not reaches(
+            elif volume.obj["spec"]["storageClassName"] == storage.LOCAL and not storage.reaches(
                 volume.obj, node
             ):
                 self._complain("volumes are within reach", f"{where}: {name}")
@@ -361,6 +354,14 @@ class Checkers:
         if rows != set(nodes):
             return f"rows {sorted(rows ^ set(nodes))}"
         return None
+
+
+def _is_called_unschedulable(pod: JsonObject) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(
+        condition["type"] == "PodScheduled" and condition["status"] == "False"
+        for condition in conditions
+    )
 
 
 def _binder() -> str:

@@ -23,9 +23,7 @@ from kubesched.client.exchange import BufferedResponse
 from kubesched.client.transport import Request, Response
 from kubesched.insight.state.virtual_loop import OWNER
 from kubesched.lab.simulation.cluster import SimulatedCluster
-from kubesched.lab.simulation.rules import extender_objection
 from kubesched.lab.simulation.trace import Trace
-from kubesched.lab.simulation.workloads import group_name
 from kubesched.playground.apimachinery.objects import JsonObject
 
 TIMEOUT_S: Final = 2.0
@@ -76,16 +74,6 @@ def config(traits: tuple[str, ...]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def filters(traits: tuple[str, ...]) -> bool:
-    """Whether it rejects nodes."""
-    return "filter" in _verbs(traits)
-
-
-def takes_preemptors_by_surprise(traits: tuple[str, ...]) -> bool:
-    """Whether it rejects nodes but is not consulted when preemption chooses one."""
-    return filters(traits) and "preempt" not in _verbs(traits)
-
-
 def _verbs(traits: tuple[str, ...]) -> list[str]:
     return [verb for verb in VERBS if verb in traits] or ["filter"]
 
@@ -118,7 +106,7 @@ class Opinion:
         pod, kept, failed, unresolvable = question["Pod"], [], {}, {}
         for name in _names(question):
             node = self._cluster.find_node(name)
-            why = "gone" if node is None else extender_objection(pod, node)
+            why = "gone" if node is None else _objection(pod, node)
             if why is not None:
                 unresolvable[name] = why
             elif is_moody and self._random.random() < 0.7:
@@ -136,7 +124,7 @@ class Opinion:
         given = question.get("NodeNameToMetaVictims") or question.get("NodeNameToVictims") or {}
         for name, victims in given.items():
             node = self._cluster.find_node(name)
-            if node is not None and extender_objection(question["Pod"], node) is None:
+            if node is not None and _objection(question["Pod"], node) is None:
                 uids = [
                     victim.get("UID") or victim["metadata"]["uid"] for victim in victims["Pods"]
                 ]
@@ -169,8 +157,6 @@ class CalmExtender:
 
 Said = list[tuple[str, object, Response | Exception]]
 """What an extender was asked in an attempt (verb and subject), and what it said."""
-ExtenderVerdicts = dict[tuple[str, str], tuple[str, ...]]
-"""(process, pod UID) -> the nodes that the extender accepted."""
 
 
 class SimulatedExtender:
@@ -186,8 +172,6 @@ class SimulatedExtender:
         self.trouble = trouble
         self.next_mood: dict[str, str] = {}
         """Verb -> fate of its next request, regardless of the fault rate."""
-        self.verdicts: ExtenderVerdicts = {}
-        """Only answers that were certainly received."""
         self._said: dict[str, Said] = {}
 
     def listen(self, process: str) -> Said:
@@ -213,7 +197,6 @@ class SimulatedExtender:
         self._trace.add("extender", f"{verb} {len(request.body)} {how}")
         if how != "fine":
             self._trace.census.tally("extenders", how)
-        known = self.verdicts.pop((OWNER.get(), _pod_uid(request)), ()) if verb == "filter" else ()
         if how == "dead":
             await asyncio.sleep(self._random.uniform(0.0005, 0.5))
             raise ConnectFailed("connection refused")
@@ -232,11 +215,6 @@ class SimulatedExtender:
             raise StreamEnded("connection reset by peer")
         if how == "slow":
             await asyncio.sleep(self._random.uniform(0.1, request.deadline_s))
-        if verb == "filter":
-            question, kept = json.loads(request.body), _kept(json.loads(answer))
-            if group_name(question["Pod"]):  # one question per placement; the best one is chosen
-                kept += tuple(name for name in known if name not in _names(question))
-            self.verdicts[OWNER.get(), _pod_uid(request)] = kept
         return _answer(200, answer)
 
     async def aclose(self) -> None:
@@ -270,6 +248,14 @@ class SimulatedExtender:
         return {}
 
 
+def _objection(pod: JsonObject, node: JsonObject) -> str | None:
+    """The extender's rule."""
+    labels, of_node = (obj["metadata"].get("labels") or {} for obj in (pod, node))
+    if labels.get("app") == "db" and of_node.get("disk") != "ssd":
+        return "a database wants a fast disk"
+    return None
+
+
 def subject(request: Request) -> tuple[str, object]:
     """The verb of a question, and what it is about: node names, or victims by node."""
     verb, question = request.target.rpartition("/")[2], json.loads(request.body)
@@ -289,15 +275,3 @@ def _names(question: JsonObject) -> list[str]:
     if names is not None:
         return names
     return [node["metadata"]["name"] for node in question["Nodes"]["items"]]
-
-
-def _pod_uid(request: Request) -> str:
-    uid: str = json.loads(request.body)["Pod"]["metadata"]["uid"]
-    return uid
-
-
-def _kept(answer: JsonObject) -> tuple[str, ...]:
-    names = answer.get("NodeNames")
-    if names is not None:
-        return tuple(names)
-    return tuple(node["metadata"]["name"] for node in answer["Nodes"]["items"])

@@ -7,25 +7,17 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import Any
 
-from kubesched.api.core_v1 import (
-    Pod,
-)
+from kubesched.api.core_v1 import Pod
 from kubesched.insight.state.virtual_loop import VirtualLoop
-from kubesched.lab.simulation.checkers import (
-    MAX_WAIT_S,
-    Checkers,
-)
+from kubesched.lab.simulation.checkers import MAX_WAIT_S, Checkers
 from kubesched.lab.simulation.cluster import SimulatedCluster
 from kubesched.lab.simulation.gangs import Untrue, stays_gated
-from kubesched.lab.simulation.given_back import was_not_told
-from kubesched.lab.simulation.in_vain import EvictionsInVain
 from kubesched.lab.simulation.leftovers import Taken, taken
 from kubesched.lab.simulation.placeable import Late, WithVictims, what_can_be_placed
+from kubesched.lab.simulation.plugins import TROUBLEMAKER
 from kubesched.lab.simulation.processes import Incarnation, Processes
 from kubesched.lab.simulation.trace import Trace
-from kubesched.lab.simulation.turned_down import TurnedDown
 from kubesched.lab.simulation.violation import Violation
 from kubesched.plugins.gang_scheduling import GangScheduling
 
@@ -45,8 +37,8 @@ LATE_BOUND_S = BOUND_S + MAX_WAIT_S
   which it may go anywhere. A pod with its own terms is not told that a node has left the topology
   of others' terms.
 - A nomination that the watch shows after its withdrawal stays until its pod is tried again.
-- A volume that was assumed for one pod and released unwritten is no event for another pod. Neither
-  is a plugin that would no longer reject a pod at Permit.
+- A volume or device that was assumed for one pod and released unwritten is no event for another
+  pod. Neither is a plugin that would no longer reject a pod at Permit.
 """
 POLL_S = 3.0
 
@@ -72,34 +64,34 @@ async def wait_until_settled(
     *,
     extender_traits: tuple[str, ...] | None = None,
     had_broken_answers: bool = False,
-    in_vain: EvictionsInVain | None = None,
-    turned_down: TurnedDown | None = None,
 ) -> None:
     """Return once nothing more can happen; raises `Violation` if that takes too long.
 
+    The bound starts again with every pod that is placed or evicted: an extender without a preempt
+    verb may reject preemptors on one node after the other that was cleared for them.
     `had_broken_answers`: a plugin or extender may have prevented preemption, and no longer does.
-    `in_vain`: evictions that only make room for the next victim; the bound starts at the last one.
-    `turned_down`: pods that a plugin rejected, and no longer would.
     """
-    healed_at, bound_s = loop.time(), BOUND_S
+    since, bound_s = loop.time(), BOUND_S
+    placed = _placed(cluster)
     asked_at: int | None = None
     placeable: str | None = None
     while True:
         await asyncio.sleep(POLL_S)
+        if (now_placed := _placed(cluster)) != placed:
+            placed, since = now_placed, loop.time()
         pending = _what_is_pending(cluster, processes, checkers)
         if pending is None:
             if asked_at != cluster.store.revision:  # otherwise the answer is the same
                 asked_at = cluster.store.revision
-                untold = partial(_was_not_told, processes, turned_down)
+                untold = partial(_was_not_told, processes)
                 placeable = what_can_be_placed(cluster, extender_traits, untold, processes.gates)
                 if placeable is None and checkers.groups is not None:
-                    placeable = checkers.groups.fitting() or checkers.groups.untrue_condition()
+                    placeable = checkers.groups.untrue_condition()
             pending = placeable or _first_taken(loop, processes)
             if pending is None and cluster.store.revision == asked_at:
                 break
         if isinstance(pending, Late) or (had_broken_answers and isinstance(pending, WithVictims)):
             bound_s = LATE_BOUND_S
-        since = healed_at if in_vain is None else max(healed_at, in_vain.last_at)
         if loop.time() > since + bound_s:
             detail = f"after {bound_s:g} s: {pending or 'writes go on without end'}"
             if isinstance(pending, Leftover):
@@ -126,20 +118,20 @@ def _first_taken(loop: VirtualLoop, processes: Processes) -> str | None:
     return next(filter(None, (taken(loop, each) for each in _working(processes))), None)
 
 
-def _was_not_told(
-    processes: Processes,
-    turned_down: TurnedDown | None,
-    pod: Pod,
-    obj: Any,  # noqa: ANN401  # any of OTHER_KINDS
-) -> bool:
-    assemblies = [incarnation.process.assembly for incarnation in _working(processes)]
-    if obj is None and any(stays_gated(assembly, pod) for assembly in assemblies):
-        return True
-    if obj is not None:
-        return any(was_not_told(assembly, pod, obj) for assembly in assemblies)
-    return turned_down is not None and any(
-        turned_down.was_not_told(assembly, pod) for assembly in assemblies
-    )
+def _placed(cluster: SimulatedCluster) -> set[tuple[str, str]]:
+    pods = cluster.active_pods()
+    return {(pod["metadata"]["uid"], pod["spec"].get("nodeName", "")) for pod in pods}
+
+
+def _was_not_told(processes: Processes, pod: Pod) -> bool:
+    """Whether no event says that the pod's group, or a plugin, would let it pass by now."""
+    for incarnation in _working(processes):
+        assembly = incarnation.process.assembly
+        waiting = assembly.scheduler.queue.get_pod(pod.metadata.namespace, pod.metadata.name)
+        is_rejected = waiting is not None and waiting.rejector_plugins == {TROUBLEMAKER}
+        if is_rejected or stays_gated(assembly, pod):
+            return True
+    return False
 
 
 def _what_is_pending(

@@ -8,6 +8,7 @@ from functools import lru_cache
 from random import Random
 from typing import Any, Final
 
+from kubesched.api import codec
 from kubesched.api.core_v1 import (
     Affinity,
     PersistentVolume,
@@ -31,7 +32,6 @@ from kubesched.framework.registry import Registry
 from kubesched.insight.state.cluster import Cluster
 from kubesched.insight.state.virtual_loop import SimulationStuck
 from kubesched.lab.simulation import extenders
-from kubesched.lab.simulation.audit import to_json
 from kubesched.lab.simulation.cluster import SimulatedCluster
 from kubesched.lab.simulation.extenders import CalmExtender, Opinion
 from kubesched.lab.simulation.gangs import Untrue, condition
@@ -66,11 +66,8 @@ class WithVictims(str):
     __slots__ = ()
 
 
-Untold = Callable[[Pod, Any], bool]
-"""Whether kube-scheduler would not have told the pod about this volume or claim.
-
-With None: that it can be placed.
-"""
+Untold = Callable[[Pod], bool]
+"""Whether kube-scheduler would not have told the pod that it can be placed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +98,7 @@ class _Answer:
 def what_can_be_placed(
     cluster: SimulatedCluster,
     extender_traits: tuple[str, ...] | None = None,
-    untold: Untold = lambda _pod, _obj: False,
+    untold: Untold = lambda _pod: False,
     gates: FeatureGates = DEFAULT_GATES,
 ) -> str | None:
     """A pod that a fresh scheduler would place, find volumes for, or preempt for; or None.
@@ -132,11 +129,11 @@ def _untrue(
         found = (
             group for group in answer.groups if group.metadata.uid == stored["metadata"]["uid"]
         )
-        says, would_be = condition(stored), condition(to_json(next(found)))
+        says, would_be = condition(stored), condition(codec.to_json(next(found)))
         if says != would_be:
             text = f"{key_of_manifest(stored)} says {says}, and should say {would_be}"
             key = GroupKey("default", stored["metadata"]["name"])
-            is_late = any(untold(pod, None) for pod in pods if group_of(pod) == key)
+            is_late = any(untold(pod) for pod in pods if group_of(pod) == key)
             return Late(text) if is_late else Untrue(text)
     return None
 
@@ -194,21 +191,12 @@ def _is_late(answer: _Answer, by_key: dict[str, Pod], untold: Untold) -> bool:
         any(by_key[key].status.nominated_node_name for key in answer.withdrawn)
         or any(_may_have_more_against(by_key[key]) for key in answer.preemptors)
         or any(_may_not_be_told(by_key[key], by_key.values(), untold) for key in answer.bindings)
-        or any(
-            _claim(obj) in _claims(by_key[key]) and untold(by_key[key], obj)
-            for obj in answer.promised
-            for key in answer.scheduled
-        )
+        or any(_claims(by_key[key]) for key in answer.scheduled)
     )
 
 
 def _may_not_be_told(pod: Pod, pods: Iterable[Pod], untold: Untold) -> bool:
-    return bool(
-        _likes_its_own_kind(pod)
-        or _has_terms_beside(pod, pods)
-        or pod.spec.resource_claims
-        or untold(pod, None)
-    )
+    return bool(_likes_its_own_kind(pod) or _has_terms_beside(pod, pods) or untold(pod))
 
 
 def _claims(pod: Pod) -> set[str]:

@@ -44,8 +44,6 @@ class Mischief:
         self.rate = rate
         self.is_in_ambush = False
         """Whether the next pod is held at Permit for `HELD_S` and then rejected."""
-        self.gave_up_at: dict[str, float] = {}
-        """Pod UID -> when its last attempt that had reserved a node failed."""
         self.random = random
         self.count = 0
         self._trace = trace
@@ -91,7 +89,6 @@ def make_troublemaker(mischief: Mischief) -> type[Plugin]:
             return answer
 
         def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-            mischief.gave_up_at[pod.metadata.uid] = asyncio.get_running_loop().time()
             misbehave("Unreserve")
 
         def permit(self, state: CycleState, pod: Pod, node_name: str) -> Status | Wait | None:

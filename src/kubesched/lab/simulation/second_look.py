@@ -14,8 +14,8 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import fields, replace
-from functools import cached_property, partial
+from dataclasses import fields
+from functools import partial
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -23,6 +23,8 @@ import numpy as np
 
 from kubesched.api.core_v1 import Namespace, Node, Pod
 from kubesched.api.names import key_of
+from kubesched.api.scheduling_v1alpha3 import CompositePodGroup
+from kubesched.api.scheduling_v1beta1 import PodGroup
 from kubesched.base.clock import Clock
 from kubesched.base.errors import KubeschedError
 from kubesched.client.transport import Request, Response
@@ -30,6 +32,8 @@ from kubesched.config.features import FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Failed, FitError
+from kubesched.framework.groups.states import GroupKey, GroupStates
+from kubesched.framework.groups.tree import GroupNode
 from kubesched.framework.handle import Listers
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.nodes.pods import PodInfo
@@ -59,7 +63,16 @@ from kubesched.plugins.volume_binding.assume_cache import AssumeCache
 from kubesched.plugins.volume_binding.plugin import STATE as VOLUMES
 from kubesched.scheduler.algorithm import SchedulingAlgorithm
 from kubesched.scheduler.classes import Best
-from kubesched.scheduler.factory import Assembly, Dependencies
+from kubesched.scheduler.factory import Assembly
+from kubesched.scheduler.groups.conditions import wish_of
+from kubesched.scheduler.groups.group_cycle import (
+    GroupCycles,
+    GroupRejected,
+    Results,
+    failure_of,
+)
+from kubesched.scheduler.groups.group_scheduler import GroupScheduler
+from kubesched.scheduler.groups.queued_group import QueuedGroup
 from kubesched.scheduler.http_extender import make_extenders
 from kubesched.scheduler.scheduling_cycle import Assumed, SchedulingCycle
 
@@ -69,6 +82,10 @@ ALL: Final = 60
 """Decisions of a process that are all compared; after these, one of `ONE_OF`."""
 ONE_OF: Final = 10
 
+DEFAULT: Final = "default-scheduler"
+
+Members = dict[GroupKey, list[Pod]]
+"""By PodGroup, in the order in which they are tried."""
 Core = InMemoryScheduler
 """A fresh scheduler, for one decision."""
 
@@ -92,10 +109,6 @@ class Decided(NamedTuple):
 
     def difference(self, other: Decided) -> str:
         """Where two decisions about a pod differ; empty if they do not."""
-        behind = self.behind or {}
-        if behind == other.behind and behind.get(self.node) == behind.get(other.node) == 0:
-            # A tie. A plugin that is used for the first time may have drawn a number in between.
-            other = other._replace(node=self.node, reserved=self.reserved)
         compared = self._fields if self.nomination or self.node else ("counts", "rejected")
         for name in compared:
             mine, theirs = getattr(self, name), getattr(other, name)
@@ -159,21 +172,42 @@ class SecondLook:
     def watch(self) -> None:
         """Compare from now on."""
         scheduler = self._live.scheduler
+        if not self._is_recorded:  # nothing else draws while an extender is awaited
+            scheduler.queue._transitions.pre_enqueue._random = Random(0)
         cycle = scheduler.cycle
         watched = WatchedCycle(*(getattr(cycle, field.name) for field in fields(cycle)))
         watched.look = self
         scheduler.cycle = watched
+        if isinstance(scheduler, GroupScheduler):
+            groups = scheduler.groups
+            seen = WatchedGroupCycles(
+                **{it.name: getattr(groups, it.name) for it in fields(groups)}
+            )
+            seen.look = self
+            scheduler.groups = seen
         for framework in self._live.frameworks.values():
             for plugin in framework.post_filter:
                 executor = getattr(getattr(plugin, "evaluator", None), "executor", None)
                 if executor is not None:
                     executor.start_for = partial(self._start, executor.start_for)
+                    executor.delete = partial(self._delete, executor.delete)
 
     def _start(
         self, start: Callable[..., None], candidate: Candidate, preemptor: OnBehalfOf
     ) -> None:
         self.candidates.append(candidate)
         start(candidate, preemptor)
+
+    def _delete(
+        self, delete: Callable[..., Awaitable[bool]], victim: Pod, preemptor: OnBehalfOf
+    ) -> Awaitable[bool]:
+        if victim.metadata.deletion_timestamp is not None:
+            self._complain("no victim is evicted twice", key_of(victim.metadata))
+        return delete(victim, preemptor)
+
+    @property
+    def _is_recorded(self) -> bool:
+        return self._live.scheduler._flight is not None
 
     @property
     def is_disturbed(self) -> bool:
@@ -194,18 +228,23 @@ class SecondLook:
         pod: PodInfo,
     ) -> Assumed | Failed | Awaitable[Assumed | Failed]:
         """Run an attempt and compare its outcome."""
-        self.count += 1
-        self._struck, self.candidates = self._mischief(), []
-        if not is_due(self.count) or self._gates.GenericWorkload:
-            return run()
-        if len(self._live.scheduler.event_gate):
-            return run()  # parked events: the stores are ahead of the tables
-        said, echo = self._said(), Echo()
-        core = self.core(echo)
+        echo = Echo()
+        core = self._begin(echo)
         if core is None:
             return run()
+        said = self._said()
         tried, self._live.scheduler.cycle.algorithm.ranking = pod.pod, None
         return then(run(), self._compare, core, framework.profile_name, state, tried, echo, said)
+
+    def _begin(self, echo: Echo) -> Core | None:
+        """A core for an attempt that begins; None if it is not compared."""
+        self.count += 1
+        self._struck, self.candidates = self._mischief(), []
+        if not is_due(self.count) or (self.has_extenders and self._is_recorded):
+            return None
+        if len(self._live.scheduler.event_gate):
+            return None  # parked events: the stores are ahead of the tables
+        return self.core(echo)
 
     def _compare(
         self,
@@ -237,17 +276,40 @@ class SecondLook:
         if isinstance(outcome, Failed) and not echo.has_more_to_say:
             return outcome  # the extender was not asked, since a victim could not be read
         self.compared += 1
-        if self.has_extenders and mine.counts[0] > 1 and again.node:
-            again = again._replace(node=mine.node, reserved=mine.reserved)  # drawn among its best
-        if self.has_extenders and mine.victims and again.victims:
-            # Where the search for victims begins is drawn, and others draw while one is awaited.
-            again = again._replace(
-                message=mine.message, nomination=mine.nomination, victims=mine.victims
-            )
         why = mine.difference(again) or mine.misheard(echo.heard)
         if why:
             self._complain(PROMISE, f"pod {key_of(pod.metadata)}: {why}")
         return outcome
+
+    # -- one group ---------------------------------------------------------------------------------
+
+    async def decide_group(
+        self,
+        run: Callable[[], Awaitable[tuple[Results, Status]]],
+        root: GroupNode,
+    ) -> tuple[Results, Status]:
+        """Run the decision about a group and compare its outcome."""
+        echo = Echo()
+        core = self._begin(echo)
+        if core is None:
+            return await run()
+        echo.said, members = self._said(), _members(root)
+        results, status = await run()
+        is_broken = any(result.status.code is Code.ERROR for result in results.values())
+        if self.is_disturbed or (is_broken and self.has_extenders):
+            return results, status
+        mine = decided_group(root, results, self.candidates)
+        again = await decide_group_again(core, root.key, members)
+        self.compared += 1
+        for name in mine.keys() | again.keys():
+            if mine.get(name) != again.get(name):
+                self._complain(
+                    PROMISE,
+                    f"{root.key}: {name}: {mine.get(name)}, "
+                    f"of a fresh scheduler: {again.get(name)}",
+                )
+                break
+        return results, status
 
     # -- the core ----------------------------------------------------------------------------------
 
@@ -267,7 +329,6 @@ class SecondLook:
             clock=self._clock,
             random=random,
             classes=False,
-            wrap=self._with_jitter,
             extenders=lambda configured, table: make_extenders(
                 configured, KeptObjects(), table, echo
             ),
@@ -279,7 +340,12 @@ class SecondLook:
             core.handlers.namespace_changed(namespace)
         if not self._place_nodes(core.table):
             return None
+        groups = core.frameworks[DEFAULT].handle.groups
+        if groups is not None:
+            self._place_groups(groups)
         self._place_pods(core)
+        if groups is not None:
+            self._order_members(groups)
         queue, waiting = core.scheduler.queue, live.scheduler.queue
         queue.nominator.find_queued = partial(_anew, waiting.nominator.find_queued)
         queue.nominator.restore(waiting.nominator.references())
@@ -289,13 +355,6 @@ class SecondLook:
         random.setstate(drawn.getstate())
         return made
 
-    def _with_jitter(self, dependencies: Dependencies) -> Dependencies:
-        """Delays draw from the numbers of decisions only where they do in the live scheduler."""
-        handle = next(iter(self._live.frameworks.values())).handle
-        return (
-            replace(dependencies, jitter=None) if handle.jitter is handle.random else dependencies
-        )
-
     def _place_nodes(self, table: NodeTable) -> bool:
         nodes = {node.metadata.name: node for node in self._listers.of(Node).list()}
         numbered = SavedTable.of(self._live.table)
@@ -304,7 +363,38 @@ class SecondLook:
             self._complain(PROMISE, f"nodes: {sorted(strange)} are in the stores or in the table")
             return False
         numbered.place_nodes(table, nodes)
+        table.order._listed = self._live.table.order.rows()  # zone moves alone do not show
         return True
+
+    @property
+    def _groups(self) -> GroupStates:
+        states = self._live.frameworks[DEFAULT].handle.groups
+        assert states is not None, "a core has the gates of its scheduler"
+        return states
+
+    def _place_groups(self, states: GroupStates) -> None:
+        """Groups and the pods that wait; those with a node are placed like all others."""
+        live = self._groups
+        for kind in (CompositePodGroup, PodGroup) if states.composites else (PodGroup,):
+            for group in self._listers.of(kind).list():
+                states.put(group)
+        for pod in self._listers.of(Pod).list():
+            if not pod.spec.node_name and pod.spec.scheduler_name in self._live.frameworks:
+                states.pod_waits(pod)
+        for state in live._states.values():
+            for uid in state.gone:
+                states.pod_assumed(state.pods[uid])
+                states.pod_deleted(state.pods[uid])
+
+    def _order_members(self, states: GroupStates) -> None:
+        """Of units that are alike, the one that was known first is evicted first."""
+        order = {key: place for place, key in enumerate(self._groups._states)}
+        known = sorted(states._states.items(), key=lambda item: order.get(item[0], len(order)))
+        states._states = dict(known)
+        for key, state in known:
+            live = self._groups.state(key)
+            uids = list(live.pods) if live is not None else []
+            state.pods = {uid: state.pods[uid] for uid in uids if uid in state.pods} | state.pods
 
     def _place_pods(self, core: Assembly) -> None:
         live = self._live
@@ -335,6 +425,18 @@ class WatchedCycle(SchedulingCycle):
         self.recall_nomination(info.pod_info)
         run = partial(super().run, framework, state, info, started)
         return self.look.decide(run, framework, state, info.pod_info)
+
+
+class WatchedGroupCycles(GroupCycles):
+    """The production cycle of groups, with a second look at every decision."""
+
+    look: SecondLook
+
+    async def decide(
+        self, framework: Framework, root: GroupNode, started: float
+    ) -> tuple[Results, Status]:
+        run = partial(super().decide, framework, root, started)
+        return await self.look.decide_group(run, root)
 
 
 class Echo:
@@ -386,6 +488,50 @@ def decide_again(core: Core, profile: str, pod: Pod) -> Decided | Awaitable[Deci
     return then(ran, concluded)
 
 
+async def decide_group_again(core: Core, key: GroupKey, members: Members) -> dict[str, object]:
+    """The core's decision about the members of a tree of groups."""
+    scheduler = core.assembly.scheduler
+    assert isinstance(scheduler, GroupScheduler), "a core has the gates of its scheduler"
+    entity = QueuedGroup(key, 0, 0.0)
+    entity.members = {
+        leaf: [QueuedPodInfo(PodInfo(pod), 0.0) for pod in pods] for leaf, pods in members.items()
+    }
+    try:
+        root = scheduler.groups.tree(entity)
+        framework = scheduler.groups.validated(root)
+    except GroupRejected as error:
+        return {"": str(error)}
+    with ExitStack() as rehearsals:
+        found: list[Sequence[Candidate]] = [
+            rehearsals.enter_context(plugin.rehearse())
+            for plugin in framework.post_filter
+            if isinstance(plugin, Rehearsing)
+        ]
+        results, _status = await scheduler.groups.decide(framework, root, 0.0)
+    return decided_group(root, results, [candidate for each in found for candidate in each])
+
+
+def decided_group(
+    root: GroupNode, results: Results, candidates: Iterable[Candidate]
+) -> dict[str, object]:
+    """Status and condition of every group, what becomes of every member, and the victims."""
+    told: dict[str, object] = {"victims": _victims(candidates)}
+    for leaf in root.leaves():
+        result = results[leaf.key]
+        told[str(leaf.key)] = (*wish_of(result.status), result.waits_for_preemption)
+        for member in result.members:
+            failed, found = failure_of(result, member), member.result
+            told[member.info.pod_info.key] = (
+                found and (*found, _reserved(member.state, found.node_name)),
+                failed and (failed.status.message, failed.nomination),
+            )
+    return told
+
+
+def _members(root: GroupNode) -> Members:
+    return {leaf.key: [info.pod_info.pod for info in leaf.members] for leaf in root.leaves()}
+
+
 def decided(
     algorithm: SchedulingAlgorithm,
     state: CycleState,
@@ -415,15 +561,19 @@ def decided(
         rejected=rejected,
         message=status.message,
         nomination=outcome.nomination,
-        victims=[
-            (
-                made.node_name,
-                [pod.metadata.uid for pod in made.victims.pods],
-                made.victims.pdb_violations,
-            )
-            for made in candidates
-        ],
+        victims=_victims(candidates),
     )
+
+
+def _victims(candidates: Iterable[Candidate]) -> list[tuple[str, list[str], int]]:
+    return [
+        (
+            made.node_name,
+            [pod.metadata.uid for pod in made.victims.pods],
+            made.victims.pdb_violations,
+        )
+        for made in candidates
+    ]
 
 
 def _verdict(status: Status) -> tuple[str, str, list[str]]:
@@ -467,9 +617,6 @@ def _anew(find: Callable[[str], PodInfo | None], key: str) -> PodInfo | None:
 def _share_promises(live: Framework, core: Framework) -> None:
     """What plugins have promised and the stores do not show yet."""
     for mine, theirs in zip(live.plugins, core.plugins, strict=True):
-        for part in vars(mine).keys() - vars(theirs).keys():
-            if isinstance(getattr(type(theirs), part, None), cached_property):
-                getattr(theirs, part)  # made on first use, perhaps with random numbers
         storage = vars(mine).get("_storage")
         if isinstance(theirs, VolumeBinding) and storage is not None:
             _share_assumptions(storage.volumes, theirs._storage.volumes)

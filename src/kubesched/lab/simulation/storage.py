@@ -23,6 +23,7 @@ VOLUMES = "persistentvolumes"
 CLASSES = "storageclasses.storage.k8s.io"
 RESOURCES = (CLAIMS, VOLUMES, CLASSES, "csinodes.storage.k8s.io", "csidrivers.storage.k8s.io")
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
+BOUND = "pv.kubernetes.io/bind-completed"
 ACCESS_MODES = ("ReadWriteOnce", "ReadWriteOncePod")
 
 LOCAL = "local"
@@ -180,3 +181,23 @@ class SimulatedStorage:
 
     def disconnect(self) -> None:
         self.controllers.disconnect()
+
+
+def is_bound(claim: JsonObject) -> bool:
+    annotations = claim["metadata"].get("annotations") or {}
+    return bool(claim["spec"].get("volumeName")) and BOUND in annotations
+
+
+def reaches(volume: JsonObject, node: JsonObject) -> bool:
+    """Whether a node can use a volume; supports the node affinity of the simulated cluster."""
+    required = (volume["spec"].get("nodeAffinity") or {}).get("required")
+    if required is None:
+        return True
+    labels = node["metadata"].get("labels") or {}
+    return any(
+        all(
+            labels.get(wanted["key"]) in wanted["values"]
+            for wanted in term.get("matchExpressions") or ()
+        )
+        for term in required["nodeSelectorTerms"]
+    )

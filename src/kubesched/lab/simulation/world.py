@@ -12,20 +12,12 @@ from kubesched.framework.interfaces import Plugin
 from kubesched.framework.registry import Registry
 from kubesched.insight.state.virtual_loop import VirtualLoop
 from kubesched.lab.simulation import episodes, extenders
-from kubesched.lab.simulation.audit import (
-    AUDITOR,
-    Decisions,
-    SilentAuditor,
-    make_audited_preemption,
-    make_auditor,
-)
+from kubesched.lab.simulation.audit import AUDITOR, Decisions, SilentAuditor, make_auditor
 from kubesched.lab.simulation.checkers import Checkers
 from kubesched.lab.simulation.cluster import SimulatedCluster
-from kubesched.lab.simulation.extenders import ExtenderVerdicts, SimulatedExtender
+from kubesched.lab.simulation.extenders import SimulatedExtender
 from kubesched.lab.simulation.faults import Network
 from kubesched.lab.simulation.gangs import GroupChecks, make_gang_auditor
-from kubesched.lab.simulation.given_back import WatchedVolumeBinding
-from kubesched.lab.simulation.in_vain import EvictionsInVain
 from kubesched.lab.simulation.liveness import wait_until_settled
 from kubesched.lab.simulation.options import Options, playable
 from kubesched.lab.simulation.plugins import (
@@ -41,12 +33,9 @@ from kubesched.lab.simulation.probes import Probes
 from kubesched.lab.simulation.processes import Processes, ProcessFactory
 from kubesched.lab.simulation.stage import Stage
 from kubesched.lab.simulation.trace import Trace
-from kubesched.lab.simulation.turned_down import TurnedDown
 from kubesched.lab.simulation.violation import Complaints
 from kubesched.playground.apimachinery.objects import JsonObject
-from kubesched.plugins.default_preemption import DefaultPreemption
 from kubesched.plugins.registry import in_tree_registry
-from kubesched.plugins.volume_binding import VolumeBinding
 
 _CONFIG = """\
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -141,11 +130,7 @@ class World:
             decisions=self._decisions,
         )
         if self.cluster.has_groups:
-            self.checkers.groups = GroupChecks(
-                self.cluster,
-                by_topology=gates.TopologyAwareWorkloadScheduling,
-                asks_extender=self._has_extender and extenders.filters(options.extender_traits),
-            )
+            self.checkers.groups = GroupChecks(self.cluster)
         self.checkers.are_writes_held = bool(options.rates.hold) and options.instances == 1
         # Nodes are relabelled, so an extender may change its answer about victims.
         self._had_broken_answers = bool(
@@ -155,12 +140,6 @@ class World:
                 and (options.extender_trouble or "preempt" in options.extender_traits)
             )
         )
-        self._in_vain: EvictionsInVain | None = None
-        if self._has_extender and extenders.takes_preemptors_by_surprise(options.extender_traits):
-            self._in_vain = EvictionsInVain(self.cluster, loop.time)
-        self._turned_down: TurnedDown | None = None
-        if options.mischief:
-            self._turned_down = TurnedDown(self.cluster, self.mischief, loop.time)
         self._stage = Stage(
             self.cluster,
             self.processes,
@@ -196,38 +175,20 @@ class World:
         """Shared by all processes: loading and checking plugins costs as much as an attempt."""
         registry = in_tree_registry()
         for name, plugin in self._plugins().items():
-            if name in (DefaultPreemption.name, VolumeBinding.name):
-                registry.unregister(name)
             registry.register(name, lambda plugin=plugin: plugin)  # type: ignore[misc]  # bound per plugin
         return registry
 
     def _plugins(self) -> dict[str, type[Plugin]]:
         """The simulation's own plugins."""
-        auditor = make_auditor(self.complaints.add, self._binding_verdicts, self._decisions)
-        made: dict[str, type[Plugin]] = {
-            AUDITOR: auditor,
-            VolumeBinding.name: WatchedVolumeBinding,
-        }
+        auditor = make_auditor(self._decisions)
+        made: dict[str, type[Plugin]] = {AUDITOR: auditor}
         if self.cluster.has_groups:
-            by_topology = "TopologyAwareWorkloadScheduling" in self.options.gates
-            made[AUDITOR] = make_gang_auditor(
-                auditor,
-                self.complaints.add,
-                by_topology=by_topology,
-                audits_members=not self.options.mischief,
-            )
+            made[AUDITOR] = make_gang_auditor(auditor, self.complaints.add)
         if self.options.mischief:
             made[TROUBLEMAKER] = make_troublemaker(self.mischief)
-        else:  # a broken filter may have left any nodes
-            made[DefaultPreemption.name] = make_audited_preemption(self.complaints.add)
         if self.options.episode:
             made[DOORKEEPER] = make_doorkeeper(self._door)
         return made
-
-    @property
-    def _binding_verdicts(self) -> ExtenderVerdicts:
-        """The extender's verdicts, unless decisions may ignore it."""
-        return {} if "ignorable" in self.options.extender_traits else self.extender.verdicts
 
     @property
     def virtual_s(self) -> float:
@@ -402,8 +363,6 @@ class World:
             self.trace,
             extender_traits=self.options.extender_traits if self._has_extender else None,
             had_broken_answers=self._had_broken_answers,
-            in_vain=self._in_vain,
-            turned_down=self._turned_down,
         )
         self.checkers.history_is_broken = False
 

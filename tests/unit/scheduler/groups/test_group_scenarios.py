@@ -163,6 +163,16 @@ def test_group_preemption_nominates_every_member():  # 14
         assert world.group_says("g") == ("True", "Scheduled", "")
 
 
+def test_members_are_nominated_to_the_nodes_that_were_cleared_for_them():
+    with Groups(1, 1) as world:
+        world.pods("", "x", "y", priority=-10)
+        world.settle()
+        world.group("g", 2, priority=100)
+        world.pods("g", "a", "b", priority=100)
+        world.settle()
+        assert {world.nominated("a"), world.nominated("b")} == {"n1", "n2"}
+
+
 def test_victims_that_need_not_go_stay():  # 15
     with Groups(2, 2) as world:
         world.pods("", "low1", cpu=2, priority=-10, nodeSelector={"kubernetes.io/hostname": "n1"})
