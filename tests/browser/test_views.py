@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 
 from kubesched.api.times import format_time
 from kubesched.base.clock import SystemClock
+from kubesched.insight.page import nodes
 from kubesched.testing import make_node, make_pod
 
 VIEWS = {
@@ -402,6 +403,19 @@ def test_what_if_by_forms_shows_now_and_then(visit, served):
     page.get_by_role("button", name="Another configuration").click()
     page.get_by_role("button", name="Show").click()
     expect(page.locator(".result")).to_contain_text("Placed differently by this configuration")
+
+
+def test_what_if_says_why_it_does_not_draw_a_large_cluster(visit, served, monkeypatch):
+    monkeypatch.setattr(nodes, "MAX_DRAWN", (0, 0))
+    visitor = visit(served.value.page, "#/whatif")
+    result = visitor.page.locator(".result")
+    expect(result).to_contain_text("No picture: more than 200 nodes or 5,000 pods")
+    visitor.page.get_by_role("button", name="Drain nodes").click()
+    visitor.page.get_by_label("Node", exact=True).fill("node-1")
+    visitor.page.get_by_role("button", name="Show").click()
+    expect(visitor.page.get_by_role("heading", name="Moved")).to_be_visible()
+    expect(result).to_contain_text("No picture: more than 200 nodes or 5,000 pods")
+    expect(visitor.page.locator(".panes")).to_have_count(0)
 
 
 def test_a_node_on_the_map_leads_to_what_if(visit, served):

@@ -27,7 +27,6 @@ from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.insight.explain.explainer import Explainer
 from kubesched.insight.explain.model import Explanation
 from kubesched.insight.explain.selection import Selection
-from kubesched.insight.explain.sources import copier
 from kubesched.insight.page.actions import PlaygroundActions
 from kubesched.insight.page.source import Source, View, view_of_state
 from kubesched.insight.recording.reader import RecordingReader
@@ -166,7 +165,7 @@ async def watched_source(
                 view=View(
                     assembly=app.assembly,
                     state=lambda: state_of_listers(title, app.informers),
-                    explainer=Explainer(app.assembly, copy=copier(config, gates)),
+                    explainer=Explainer(app.assembly),
                 ),
                 config=config,
                 gates=gates,

@@ -17,6 +17,7 @@ from kubesched.insight.explain import details
 from kubesched.insight.explain.evaluation import PASSES, Evaluation, Rejections
 from kubesched.insight.explain.model import Reason
 from kubesched.insight.explain.reasons import code_of_reason
+from kubesched.plugins.registry import IN_TREE
 
 
 def reasons_of(evaluation: Evaluation) -> list[Reason]:
@@ -65,23 +66,25 @@ def is_hopeless(
 ) -> bool:
     """Whether every node would reject the pod even if it were empty, untainted and not cordoned.
 
+    Only in-tree plugins count: others may keep state of their own, which emptied nodes still have.
     `without_devices` are rows whose devices could not serve the pod's claims if they were idle.
     """
     hopeless = np.zeros(evaluation.table.high_water, dtype=np.bool_)
     if without_devices is not None:
         hopeless |= without_devices
-    for rejections in evaluation.rejections:
+    rejecting = [each for each in evaluation.rejections if each.plugin in IN_TREE]
+    for rejections in rejecting:
         lasting = [
             any(code_of_reason(reason, status).is_lasting for reason in status.all_reasons)
             for status in rejections.statuses
         ]
         hopeless |= np.array([*lasting, False])[rejections.ids]
     rows = evaluation.rows[~hopeless[evaluation.rows]]
-    rejecting = {rejection.plugin for rejection in evaluation.rejections}
+    asked = {each.plugin for each in rejecting} - {s.plugin for s in evaluation.pod_statuses}
     for plugin in framework.filter:
         if not len(rows):
             return True
-        if plugin.name not in rejecting or plugin.name in _refusing_pods(evaluation):
+        if plugin.name not in asked:
             continue
         if what_if_scope(plugin, evaluation.state, evaluation.pod.pod) is not Scope.ROW:
             continue
@@ -90,10 +93,6 @@ def is_hopeless(
         if outcome.error is None:
             rows = rows[outcome.passing]
     return not len(rows)
-
-
-def _refusing_pods(evaluation: Evaluation) -> set[str]:
-    return {status.plugin for status in evaluation.pod_statuses}
 
 
 def emptied_columns(table: NodeTable, rows: Indices) -> BulkWhatIfColumns:

@@ -25,7 +25,7 @@ def missing_for(pod: Pod, state: ClusterState, *, evicts: bool) -> Missing | Non
         return None
     kinds = ", ".join(name.partition(".")[0] for name in names)
     if any(state.missing[name] for name in names):
-        text = f"{kinds} may not be listed, and this may be wrong without them"
+        text = f"your account may not list {kinds}, and this may be wrong without them"
         asked = [*state.resource_versions, *state.missing]  # a dump is read instead of the cluster
     else:
         text = f"{state.source} holds no {kinds}; if the cluster has some, this may be wrong"

@@ -267,9 +267,11 @@ class Pages:
                 await self._turns.run(lambda: self._explain_attempt(moments, pod, int(number), fix))
             )
         view = await self._view(call)
-        if view.explainer is not None:
-            return binary(self._explained(view, pod, fix))
-        state, source = await self._state(), self.source
+        if view.explainer is not None and not fix:
+            return binary(self._explained(view, pod, fix=False))
+        # Fixes take up to ten seconds, and are tried in the table: not in the one that is shown.
+        state = await self._state() if view is self.source.view else view.state()
+        source = self.source
 
         def explain_copy() -> bytes:
             return self._explained(view_of_state(state, source.config, source.gates), pod, fix)

@@ -128,7 +128,7 @@ def test_what_may_not_be_listed_comes_with_a_whole_dump():
     state.missing = {"persistentvolumeclaims": "persistentvolumeclaims is forbidden"}
     told = explainer_of(state).explain(state.of(Pod)[0]).missing
     assert told.text == (
-        "persistentvolumeclaims may not be listed, and this may be wrong without them"
+        "your account may not list persistentvolumeclaims, and this may be wrong without them"
     )
     assert told.command == "kubectl get pods,nodes,persistentvolumeclaims -A -o json > missing.json"
 

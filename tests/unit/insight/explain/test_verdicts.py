@@ -8,7 +8,7 @@ from explaining import HEADER, explain, explainer, state_of
 
 from kubesched.api.core_v1 import Pod
 from kubesched.config.load import load
-from kubesched.framework.interfaces import ScorePlugin
+from kubesched.framework.interfaces import FilterPlugin, ScorePlugin
 from kubesched.framework.status import error_status, unschedulable
 from kubesched.framework.verdicts import Verdicts
 from kubesched.insight.explain.model import Verdict
@@ -233,6 +233,25 @@ def test_the_nominated_node_is_chosen_first():
     found = explain(make_pod("a").nominated("n2"), node("n1", cpu="64"), node("n2"))
     assert (found.verdict, found.chosen.node) == (Verdict.FITS, "n2")
     assert found.nominated_node == "n2"
+
+
+def test_a_plugin_with_state_of_its_own_does_not_lead_to_never():
+    """An emptied node does not empty what the plugin remembers of it."""
+
+    class Remembering(FilterPlugin):
+        name = "Remembering"
+
+        def filter_nodes(self, state, pod, nodes):
+            return Verdicts.reject(nodes.alive, unschedulable("taken, as far as is known"))
+
+    registry = in_tree_registry()
+    registry.register("Remembering", lambda: Remembering)
+    enabled = "profiles: [{plugins: {filter: {enabled: [{name: Remembering}]}}}]"
+    config = load((HEADER + enabled).encode())
+    for cpu, verdict in (("1", Verdict.NOT_NOW), ("5", Verdict.NEVER)):
+        state = state_of(node("n"), make_pod("a").cpu(cpu))
+        explained = explainer_of(state, config, registry=registry).explain(state.of(Pod)[0])
+        assert explained.verdict is verdict
 
 
 def test_an_error_of_a_plugin_is_not_a_rejection():

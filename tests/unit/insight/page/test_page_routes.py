@@ -6,6 +6,7 @@ import json
 import socket
 import subprocess
 import sys
+import threading
 from functools import partial
 
 import aiohttp
@@ -18,6 +19,7 @@ from kubesched.app.page_sources import state_source
 from kubesched.base.clock import SystemClock
 from kubesched.base.http_server.limits import Limits
 from kubesched.config.features import DEFAULT_GATES
+from kubesched.insight.explain.fixes.search import FixSearch
 from kubesched.insight.page import nodes, routes, serving
 from kubesched.insight.page.actions import _here_document
 from kubesched.insight.page.routes import Pages
@@ -69,6 +71,12 @@ async def visiting(source=None, *, enters=True):
 async def get_json(client, path, **options):
     async with client.get(path, **options) as response:
         return response.status, json.loads(await response.read())
+
+
+async def get_bytes(client, path):
+    async with client.get(path) as response:
+        assert response.status == 200
+        return await response.read()
 
 
 async def post(client, page, path, body, **headers):
@@ -132,6 +140,29 @@ async def test_changes_of_the_forms_are_planned_together():
         again = CHANGES.format("placeAgain: true")
         status, answer = await post(client, page, "/api/whatif", {"yaml": again})
         assert len(answer["plan"]["moved"]) == 3
+
+
+async def test_other_requests_are_answered_while_fixes_are_searched(monkeypatch):
+    begun, may_end = threading.Event(), threading.Event()
+
+    def search(_self):
+        begun.set()
+        assert may_end.wait(60)
+        return []
+
+    monkeypatch.setattr(FixSearch, "fixes", search)
+    async with visiting() as (client, _page):
+        explaining = asyncio.create_task(get_bytes(client, "/api/explain?pod=default/large&fix=1"))
+        try:
+            assert await asyncio.to_thread(begun.wait, 60)
+            for path in ("/api/queue", "/api/placements", "/api/meta"):
+                assert (await get_json(client, path))[0] == 200
+            plain = await get_bytes(client, "/api/explain?pod=default/large")
+            assert unpack(plain)[0]["explanation"]["fixes"] is None
+            assert not explaining.done()
+        finally:
+            may_end.set()
+        assert unpack(await explaining)[0]["explanation"]["fixes"] == []
 
 
 async def test_nodes_are_listed_with_their_pods_while_a_screen_has_room(monkeypatch):

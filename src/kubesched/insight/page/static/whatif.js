@@ -14,6 +14,7 @@ export const hint = "Choose a change, and see where the scheduler would put ever
 
 const ALL = { ...TEMPLATES, ...WHAT_IF_ONLY };
 const DELAY = 80, LONGEST_LINK = 6000, MOST_TRACES = 200, MANY = 15;
+const TOO_MANY = "No picture: more than 200 nodes or 5,000 pods cannot be drawn one by one. The tables tell what would change; the map shows the cluster as it is.";
 const FORMS = { drain: "Drain nodes", scale: "Scale", addNodes: "Add nodes", requests: "Change a request", config: "Another configuration", yaml: "As YAML" };
 
 // The document that the forms stand for. JSON is YAML, so values need no quoting of their own.
@@ -182,6 +183,7 @@ export function show(main) {
       suggest();
       fill(result, h("p", { class: "empty" }, "Choose a change above. The cluster stays as it is; a copy of it is changed."));
       if (placements) { picture = panes({ before: placements, after: null, plan: null }); result.append(picture.element); }
+      else if (store.nodes) result.append(h("p", { class: "dim" }, TOO_MANY));
     } catch (error) { if (!stopped) fill(result, h("p", { class: "error" }, error.message)); }
   }
 
@@ -199,7 +201,7 @@ export function show(main) {
     fill(result,
       over.length > 0 && section("Left over", over.map(leftOver)),
       plan.kept.length > 0 && section("Cannot be evicted", list("Pods that cannot be evicted", plan.kept, [["Pod", (row) => name(row.pod), (row) => row.pod], ["Node", (row) => name(row.node), (row) => row.node], ["Why", (row) => name(row.reason), (row) => row.reason]])),
-      picture && picture.element,
+      picture ? picture.element : h("p", { class: "dim" }, TOO_MANY),
       moved.length > 0 && section("Moved", list("Moved pods", moved, [["Pod", (row) => name(row.pod), (row) => row.pod], ["From", (row) => name(row.fromNode), (row) => row.fromNode], ["To", (row) => name(row.toNode), (row) => row.toNode], ["Now called", (row) => name(row.replacement), (row) => row.replacement]])),
       plan.placed.length > 0 && section("Placed", list("Placed pods", plan.placed, [["Pod", (row) => name(row.pod), (row) => row.pod], ["Node", (row) => plan.nodesAdded.includes(row.node) ? name(`${row.node} (new)`) : link(address("map", { node: row.node }), row.node), (row) => row.node], ["Zone", (row) => name(row.zone || "–"), (row) => row.zone]])),
       differences && section("Placed differently by this configuration", differences.length
