@@ -178,6 +178,7 @@ def _profiles(
         )
         yield from _removed_plugins(f"{where}.plugins", profile)
         yield from _plugin_config(f"{where}.pluginConfig", profile.plugin_config, gates)
+        yield from _misnamed_config(f"{where}.pluginConfig", profile)
         if profile.scheduler_name in seen:
             # Upstream: the value shown is the path of the first one, which prints as empty.
             yield duplicate(f"{where}.schedulerName", {})
@@ -238,6 +239,23 @@ def _plugin_config(path: str, entries: tuple[PluginConfig, ...], gates: FeatureG
                 yield from validate_args(f"{where}.args", entry.args, gates)
             else:
                 yield invalid(f"{where}.args", _shown_args(entry), "has to match plugin args")
+
+
+def _misnamed_config(path: str, profile: KubeSchedulerProfile) -> Problems:
+    """Arguments under another name than the one under which the plugin is enabled.
+
+    Arguments of plugins that are not enabled at all have no effect, as upstream; `lint` says so.
+    """
+    enabled = () if profile.plugins is None else tuple(profile.plugins.enabled_names())
+    by_class = {name.rpartition(":")[2]: name for name in enabled}
+    for index, entry in enumerate(profile.plugin_config):
+        meant = by_class.get(entry.name.rpartition(":")[2])
+        if meant is not None and entry.name not in (*enabled, *ARGS_BY_PLUGIN):
+            yield invalid(
+                f"{path}[{index}].name",
+                entry.name,
+                f'has no effect: the plugin is enabled as "{meant}"',
+            )
 
 
 def _common_queue_sort(path: str, profiles: tuple[KubeSchedulerProfile, ...]) -> Problems:

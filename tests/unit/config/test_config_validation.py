@@ -100,6 +100,17 @@ def scoring(*names: str) -> Plugins:
             first(plugin_config=(PluginConfig("Mine", RawArgs({"a": 1})), PluginConfig("Other"))),
             id="arguments of unknown plugins",
         ),
+        pytest.param(
+            first(plugins=scoring("a.b:Mine"), plugin_config=(PluginConfig("a.b:Mine"),)),
+            id="arguments of a plugin from a module, by its name there",
+        ),
+        pytest.param(
+            first(
+                plugins=scoring("a.b:DefaultPreemption"),
+                plugin_config=(PluginConfig("DefaultPreemption", DefaultPreemptionArgs()),),
+            ),
+            id="arguments of an in-tree plugin beside one of its name from a module",
+        ),
     ],
 )
 def test_good_configurations_pass(changes):
@@ -189,6 +200,20 @@ def test_good_configurations_pass(changes):
             id="a maximum below the start",
         ),
         pytest.param({"profiles": ()}, ["profiles: Required value"], id="no profile"),
+        pytest.param(
+            first(plugins=scoring("a.b:Mine"), plugin_config=(PluginConfig("Mine"),)),
+            [
+                'profiles[0].pluginConfig[0].name: Invalid value: "Mine": has no effect: the plugin is enabled as "a.b:Mine"'
+            ],
+            id="arguments without the module of their plugin",
+        ),
+        pytest.param(
+            first(plugins=scoring("Mine"), plugin_config=(PluginConfig("a.b:Mine"),)),
+            [
+                'profiles[0].pluginConfig[0].name: Invalid value: "a.b:Mine": has no effect: the plugin is enabled as "Mine"'
+            ],
+            id="arguments for a module of a plugin that is enabled by name",
+        ),
         pytest.param(
             second(scheduler_name=""),
             ["profiles[1].schedulerName: Required value"],
