@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Generic, TypeVar
 
 from kubesched.api.codec import ListOf
@@ -28,29 +27,40 @@ class Collection(Generic[R]):
     """A `reflector.ListerWatcher` over REST."""
 
     def __init__(self, client: RestClient, kind: Kind[R], selection: Selection) -> None:
+        self._client = client
+        self._kind = kind
         self._selection = selection
-        labels = selection.label_selector
-        self._list = partial(client.list_page, kind, label_selector=labels)
-        self._watch = partial(client.watch, kind, selection.namespace, label_selector=labels)
 
     async def list_page(self, *, limit: int, continue_token: str) -> ListOf[R]:
-        fields = self._selection.field_selector
-        return await self._list(
-            self._selection.namespace,
-            field_selector=fields,
+        selection = self._selection
+        return await self._client.list_page(
+            self._kind,
+            selection.namespace,
+            label_selector=selection.label_selector,
+            field_selector=selection.field_selector,
             limit=limit,
             continue_token=continue_token,
         )
 
     async def read(self, namespace: str, name: str) -> ListOf[R]:
-        fields = filter(None, (f"metadata.name={name}", self._selection.field_selector))
-        return await self._list(namespace, field_selector=",".join(fields))
+        selection = self._selection
+        is_it = f"metadata.name={name}"
+        return await self._client.list_page(
+            self._kind,
+            namespace,
+            label_selector=selection.label_selector,
+            field_selector=",".join(filter(None, (is_it, selection.field_selector))),
+        )
 
     def watch(
         self, *, resource_version: str, timeout_s: float, send_initial_events: bool
     ) -> Watch[R]:
-        return self._watch(
-            field_selector=self._selection.field_selector,
+        selection = self._selection
+        return self._client.watch(
+            self._kind,
+            selection.namespace,
+            label_selector=selection.label_selector,
+            field_selector=selection.field_selector,
             resource_version=resource_version,
             timeout_s=timeout_s,
             send_initial_events=send_initial_events,
