@@ -86,7 +86,7 @@ class DeviceCluster:
         if pending.commit != "reserve":
             yield from self._pre_bind(plugin, state, pod, expected)
         if not pending.commit:
-            self._forget(plugin, state.get(STATE))
+            self._forget(plugin, state.get(STATE), pod)
             self._restore(before)
         else:
             bound = structs.replace(pod, spec=structs.replace(pod.spec, node_name=node_name))
@@ -130,11 +130,11 @@ class DeviceCluster:
         writes = _without_nulls(expected.writes or [])
         yield Finding(Aspect.WRITES, writes, list(self._client.writes))
 
-    def _forget(self, plugin: DynamicResources, state: DRAState) -> None:
+    def _forget(self, plugin: DynamicResources, state: DRAState, pod: Pod) -> None:
         """Release what a PreBind that failed, or waits, still holds."""
         for info in state.claims:
             uid = state.special_uid if info.is_special else info.claim.metadata.uid
-            plugin.handle.dra_manager.claims.remove_in_flight(uid)
+            plugin.handle.dra_manager.claims.remove_in_flight(uid, pod.metadata.uid)
 
     def _restore(self, claims: Mapping[str, ResourceClaim]) -> None:
         """Revert writes to claims."""

@@ -62,8 +62,6 @@ class ClaimTracker:
         """Wakes tasks that wait for a claim, by claim key."""
         self.allocated = AllocatedState(consumable_capacity=consumable_capacity)
         """What claims hold, including those in flight. Read it within one attempt only."""
-        self.version = 0
-        """Changes with `allocated`."""
         for claim in lister.list():
             self._refresh(key_of(claim.metadata))
         self._stop: Callable[[], None] | None = lister.subscribe(self._changed)
@@ -135,7 +133,6 @@ class ClaimTracker:
             return
         self._in_flight[uid] = _InFlight(allocation, group_trial, {pod_uid})
         self.allocated.add(allocation)
-        self.version += 1
 
     def remove_in_flight(self, uid: str, pod_uid: str) -> bool:
         """Call when the allocation was written or abandoned for a pod.
@@ -154,7 +151,6 @@ class ClaimTracker:
             self._shown.remove(uid)
             return False
         self.allocated.remove(known.allocation)
-        self.version += 1
         return True
 
     def rename_in_flight(self, uid: str, claim: ResourceClaim) -> None:
@@ -216,8 +212,6 @@ class ClaimTracker:
             self._counted[key] = (uid, allocation)
             self.allocated.add(allocation)
             self._show(uid, allocation)
-        if before is not None or allocation is not None:
-            self.version += 1
 
     def _show(self, uid: str, allocation: AllocationResult) -> None:
         """Count the devices once if the claim's allocation is the one in flight."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.resource_v1 import ResourceClaim
 from kubesched.api.resources import node_allocatable
 from kubesched.base.clock import Clock
-from kubesched.framework.nodes.columns import Mask
+from kubesched.framework.nodes.columns import Indices, Ints, Mask
 from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.status import Status, error_status, unresolvable
 from kubesched.framework.verdicts import Verdicts
@@ -21,7 +22,6 @@ from kubesched.plugins.dynamic_resources.binding_conditions import (
 )
 from kubesched.plugins.dynamic_resources.extended_resource_cache import ExtendedResourceCache
 from kubesched.plugins.dynamic_resources.extended_resources import (
-    Mappings,
     may_be_backed,
     requests_and_mappings,
     with_requests,
@@ -30,8 +30,7 @@ from kubesched.plugins.dynamic_resources.signature_column import SignatureColumn
 from kubesched.plugins.dynamic_resources.state import (
     ClaimInfo,
     DRAState,
-    GroupedSolutions,
-    NodeAllocation,
+    SpecialClaim,
 )
 from kubesched.plugins.dynamic_resources.structured.allocator import Allocator, Solution
 from kubesched.plugins.dynamic_resources.structured.failures import (
@@ -48,6 +47,7 @@ CANNOT_ALLOCATE = unresolvable("cannot allocate all claims")
 CANNOT_FIT_RESOURCE = unresolvable("cannot fit resource")
 INVALID_POOLS = unresolvable(str(InvalidPools()))
 STALE_SPECIAL_CLAIM = unresolvable("cannot schedule extended resource claim")
+DEVICE_PLUGINS_SERVE: Final = "device plugins serve all of it"
 UNAVAILABLE_CLAIM = unresolvable("resourceclaim not available on the node")
 
 
@@ -89,61 +89,79 @@ class NodeFilter:
             for index, info in enumerate(state.claims)
             if checks_node_operations and _skips_node_operations(info.claim)
         ]
-        self._special_claims: dict[tuple[str, ...], tuple[ResourceClaim, Mappings]] = {}
-        """By resources covered: nodes with the same set share the claim's requests."""
 
-    @property
-    def is_grouping(self) -> bool:
-        """Can nodes of equal signature share a verdict? Not if each has its own special claim."""
-        return self._state.special is None
+    def filter(self, nodes: NodeColumns, column: SignatureColumn | None) -> Verdicts | None:
+        """Evaluate one node of each group of equals; `column` is None without an allocator.
 
-    def filter_one_by_one(self, nodes: NodeColumns) -> Verdicts | None:
-        codes = np.zeros(len(nodes), dtype=np.int32)
-        statuses: list[Status] = []
-        for index in np.flatnonzero(nodes.candidates).tolist():
-            status = self.judge(nodes.node_at(index))
-            if status is None:
-                continue
-            statuses.append(status)
-            codes[index] = len(statuses)
-            if not status.is_rejected:  # ends the attempt; later nodes need no verdict
-                return Verdicts.numbered(codes, statuses, codes == len(statuses))
-        return Verdicts.numbered(codes, statuses) if statuses else None
-
-    def filter_groups(self, nodes: NodeColumns, column: SignatureColumn | None) -> Verdicts | None:
-        """Evaluate one node per group; `column` is None if there is nothing to allocate."""
-        state, remaining = self._state, nodes.candidates
-        verdicts = np.zeros(len(nodes), dtype=np.int32)
+        Nodes are equal to the allocator if their signatures and special claims are.
+        """
+        state, indices = self._state, np.flatnonzero(nodes.candidates)
+        specials, kinds = self._special_claims_of(nodes, indices)
+        signatures = np.zeros(len(indices), dtype=np.int64)
+        if column is not None:
+            state.signatures = column
+            signatures = column.sync()[nodes.row_indices()[indices]]
+        equal = signatures * max(len(specials), 1) + kinds
+        _, first, group_of = np.unique(equal, return_index=True, return_inverse=True)
+        codes = np.zeros(len(first), dtype=np.int32)
+        is_served = np.zeros(len(first), dtype=np.bool_)
         statuses: list[Status] = []
         failed = 0
-        if column is not None and state.allocator is not None:
-            indices = np.flatnonzero(remaining)
-            signatures = column.sync()[nodes.row_indices()[indices]]
-            groups, first, group_of = np.unique(signatures, return_index=True, return_inverse=True)
-            state.grouped = grouped = GroupedSolutions(state.allocator, nodes.table, column)
-            codes = np.zeros(len(groups), dtype=np.int32)
-            for group in np.argsort(first).tolist():
-                node = nodes.node_at(int(indices[first[group]]))
-                answer = self._solve(state.allocator, node, self._claims)
-                if isinstance(answer, Solution):
-                    grouped.by_signature[int(groups[group])] = answer
-                    continue
+        for group in np.argsort(first).tolist():
+            at = first[group]
+            special = specials[kinds[at]]
+            answer = self._judge(nodes.node_at(int(indices[at])), special)
+            if isinstance(answer, Solution):
+                state.solutions[int(signatures[at]), id(special)] = answer
+            elif isinstance(answer, Status):
                 statuses.append(answer)
                 codes[group] = len(statuses)
                 if not answer.is_rejected:
                     failed = len(statuses)  # the first error ends the attempt
                     break
-            verdicts[indices] = codes[group_of]
-        unavailable = None if failed else self.note_unavailable(nodes, remaining & (verdicts == 0))
-        if unavailable is not None:
-            statuses.append(UNAVAILABLE_CLAIM)
-            verdicts[unavailable] = len(statuses)
+            is_served[group] = answer is DEVICE_PLUGINS_SERVE
+        verdicts = np.zeros(len(nodes), dtype=np.int32)
+        verdicts[indices] = codes[group_of]
+        if not failed:
+            among = np.zeros(len(nodes), dtype=np.bool_)
+            among[indices] = ((codes == 0) & ~is_served)[group_of]
+            unavailable = self._note_unavailable(nodes, among)
+            if unavailable is not None:
+                statuses.append(UNAVAILABLE_CLAIM)
+                verdicts[unavailable] = len(statuses)
         if not statuses:
             return None
         return Verdicts.numbered(verdicts, statuses, verdicts == failed if failed else None)
 
-    def note_unavailable(self, nodes: NodeColumns, among: Mask) -> Mask | None:
-        """Nodes where an allocated claim is unusable, or None. Matches `judge` for one node."""
+    def _special_claims_of(
+        self, nodes: NodeColumns, indices: Indices
+    ) -> tuple[list[SpecialClaim], Ints]:
+        """The different special claims of these nodes, and for each node which of them it has."""
+        state, kinds = self._state, np.zeros(len(indices), dtype=np.int64)
+        if state.special is None:
+            return [None], kinds
+        specials: dict[int, SpecialClaim] = {}
+        numbers: dict[int, int] = {}
+        for at, index in enumerate(indices.tolist()):
+            special = self.special_claim_on(state.special, nodes.node_at(index))
+            state.special_on[nodes.name_at(index)] = specials[id(special)] = special
+            kinds[at] = numbers.setdefault(id(special), len(numbers))
+        return list(specials.values()), kinds
+
+    def _judge(self, node: Node, special: SpecialClaim) -> Solution | Status | str | None:
+        """What the allocator finds for the node's claims; None if there is nothing to allocate."""
+        state = self._state
+        if isinstance(special, Status):
+            return special
+        if special is None and not state.has_user_claims:
+            return DEVICE_PLUGINS_SERVE
+        if state.allocator is None:
+            return None
+        claims = self._claims if special is None else [*self._claims[:-1], special[0]]
+        return self._solve(state.allocator, node, claims)
+
+    def _note_unavailable(self, nodes: NodeColumns, among: Mask) -> Mask | None:
+        """Nodes where an allocated claim is unusable, or None."""
         unavailable: Mask | None = None
         for index, info in self._restricted:
             assert info.available_on is not None, "restricted claims have a selector"
@@ -163,39 +181,7 @@ class NodeFilter:
             unavailable = among
         return unavailable
 
-    def judge(self, node: Node) -> Status | None:
-        """None if the node can serve the pod's claims; an error ends the attempt."""
-        state = self._state
-        special: ResourceClaim | None = None
-        mappings: Mappings = []
-        if state.special is not None:
-            answer = self.special_claim_on(state.special, node)
-            if isinstance(answer, Status):
-                return answer
-            if answer is not None:
-                special, mappings = answer
-            elif not state.has_user_claims:
-                return None
-        unavailable = self._unavailable_claims(node)
-        solution: Solution | None = None
-        if state.allocator is not None:
-            claims = self._claims if special is None else [*self._claims[:-1], special]
-            solved = self._solve(state.allocator, node, claims)
-            if isinstance(solved, Status):
-                return solved
-            solution = solved
-        if unavailable:
-            state.unavailable.update(unavailable)
-            return UNAVAILABLE_CLAIM
-        if state.allocator is not None and solution is not None:
-            state.allocations[node.metadata.name] = NodeAllocation(
-                node, state.allocator, solution, special, mappings
-            )
-        return None
-
-    def special_claim_on(
-        self, info: ClaimInfo, node: Node
-    ) -> tuple[ResourceClaim, Mappings] | Status | None:
+    def special_claim_on(self, info: ClaimInfo, node: Node) -> SpecialClaim:
         """The special claim for what device plugins do not serve here; None if they serve all."""
         if info.claim.spec.devices.requests is not None:
             return STALE_SPECIAL_CLAIM  # from an earlier attempt; PostFilter deletes it
@@ -213,21 +199,12 @@ class NodeFilter:
         if (not through_claim and not self._state.has_user_claims) or info.is_allocated:
             return None
         key = tuple(sorted(through_claim))
-        made = self._special_claims.get(key)
+        made = self._state.special_claims.get(key)
         if made is None:
             requests, mappings = requests_and_mappings(self._pod, through_claim)
-            made = self._special_claims[key] = with_requests(info.claim, requests), mappings
+            made = with_requests(info.claim, requests), mappings
+            self._state.special_claims[key] = made
         return made
-
-    def _unavailable_claims(self, node: Node) -> list[int]:
-        elsewhere = [
-            index
-            for index, info in self._restricted
-            if info.available_on is not None and not info.available_on.matches_node(node)
-        ]
-        if self._without_node_operations and not _can_skip_node_operations(node):
-            elsewhere += self._without_node_operations
-        return elsewhere + self._never_available
 
     def _solve(
         self, allocator: Allocator, node: Node, claims: list[ResourceClaim]

@@ -205,11 +205,9 @@ class DynamicResources(
         dra_state: DRAState = state.read(STATE)
         if not dra_state.claims:
             return None
-        judging = self._node_filter(dra_state, pod)
-        if not judging.is_grouping:
-            return judging.filter_one_by_one(nodes)
         has_work = dra_state.allocator is not None
-        return judging.filter_groups(nodes, self._dra.signatures(nodes.table) if has_work else None)
+        column = self._dra.signatures(nodes.table) if has_work else None
+        return self._node_filter(dra_state, pod).filter(nodes, column)
 
     def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool] | None:
         """Pods without claims share a rule, unless a device class backs one of their resources."""

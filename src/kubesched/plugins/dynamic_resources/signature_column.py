@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from kubesched.api.core_v1 import Node
 from kubesched.framework.nodes.columns import Ints
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.plugins.dynamic_resources.structured.allocated_state import AllocatedState
@@ -62,6 +63,10 @@ class SignatureColumn:
         """A node's entry as of the last `sync`."""
         row = self._table.row_of.get(node_name)
         return UNREADABLE if row is None else int(self.by_row[row])
+
+    def node(self, node_name: str) -> Node | None:
+        row = self._table.row_of.get(node_name)
+        return None if row is None else self._table.nodes[row]
 
     def _refresh(self, row: int) -> None:
         node = self._table.nodes[row]

@@ -12,7 +12,7 @@ from kubesched.api.resource_v1 import (
     ResourceClaim,
     ResourceClaimConsumerReference,
 )
-from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.status import Status
 from kubesched.plugins.dynamic_resources.extended_resources import IN_MEMORY_NAME, Mappings
 from kubesched.plugins.dynamic_resources.signature_column import SignatureColumn
 from kubesched.plugins.dynamic_resources.structured.allocator import Allocator, Solution
@@ -38,22 +38,8 @@ class NodeAllocation:
         return self._results
 
 
-@dataclass(slots=True)
-class GroupedSolutions:
-    """Filter's results for groups of equivalent nodes. Read within the attempt only."""
-
-    allocator: Allocator
-    nodes: NodeTable
-    signatures: SignatureColumn
-    by_signature: dict[int, Solution] = field(default_factory=dict)
-
-    def on(self, node_name: str) -> NodeAllocation | None:
-        row = self.nodes.row_of.get(node_name)
-        node = None if row is None else self.nodes.nodes[row]
-        solution = self.by_signature.get(self.signatures.of(node_name))
-        if node is None or solution is None:
-            return None
-        return NodeAllocation(node, self.allocator, solution, None, [])
+SpecialClaim = tuple[ResourceClaim, Mappings] | Status | None
+"""A node's special claim, why it cannot have one, or None if it needs none."""
 
 
 @dataclass(slots=True)
@@ -99,10 +85,18 @@ class DRAState:
     """The pod's scalar requests, if a device class backs any of them."""
     allocator: Allocator | None = None
     """None if there is nothing to allocate."""
+    signatures: SignatureColumn | None = None
+    """Of the nodes, as Filter saw them."""
+    special_claims: dict[tuple[str, ...], tuple[ResourceClaim, Mappings]] = field(
+        default_factory=dict
+    )
+    """By resources covered: nodes with the same set share the claim's requests."""
+    special_on: dict[str, SpecialClaim] = field(default_factory=dict)
+    """By node; empty if the pod has no special claim."""
+    solutions: dict[tuple[int, int], Solution] = field(default_factory=dict)
+    """By signature of nodes and identity of their special claim."""
     allocations: dict[str, NodeAllocation] = field(default_factory=dict)
-    """By node."""
-    grouped: GroupedSolutions | None = None
-    """Used instead of `allocations` if nodes were evaluated in groups."""
+    """By node, as far as they were looked up."""
     unavailable: set[int] = field(default_factory=set)
     """Indices of allocated claims that some node could not use."""
 
@@ -124,13 +118,22 @@ class DRAState:
         )
 
     def allocation_on(self, node_name: str) -> NodeAllocation | None:
-        """Filter's result for a node; None if nothing has to be allocated there."""
-        allocation = self.allocations.get(node_name)
-        if allocation is None and self.grouped is not None:
-            allocation = self.grouped.on(node_name)
-            if allocation is not None:
-                self.allocations[node_name] = allocation
-        return allocation
+        """Filter's result for a node; None if nothing has to be allocated there.
+
+        It is first asked for within the attempt.
+        """
+        known, column, allocator = self.allocations.get(node_name), self.signatures, self.allocator
+        if known is not None or column is None or allocator is None:
+            return known
+        special = self.special_on.get(node_name)
+        solution = self.solutions.get((column.of(node_name), id(special)))
+        node = column.node(node_name)
+        if solution is None or node is None:
+            return None
+        claim, mappings = special if isinstance(special, tuple) else (None, [])
+        made = NodeAllocation(node, allocator, solution, claim, mappings)
+        self.allocations[node_name] = made
+        return made
 
     def unallocated(self) -> Iterator[ClaimInfo]:
         """The claims that the allocator has to serve."""

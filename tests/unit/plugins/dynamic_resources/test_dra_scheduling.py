@@ -4,7 +4,9 @@ Classes here have no selectors. What the API server's answers may do to PreBind 
 """
 
 from itertools import pairwise
+from random import Random
 
+import numpy as np
 import pytest
 from dra_objects import (
     allocation,
@@ -22,8 +24,10 @@ from kubesched.api.resource_v1 import AllocatedDeviceStatus, ResourceClaim
 from kubesched.base.errors import ServerError
 from kubesched.config.features import FeatureGates, defaults, from_map
 from kubesched.config.versions import Versions
+from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import Action, Resource
-from kubesched.plugins.dynamic_resources.plugin import DynamicResources
+from kubesched.framework.nodes.views import NodeColumns
+from kubesched.plugins.dynamic_resources.plugin import STATE, DynamicResources
 from kubesched.testing import Cluster
 from kubesched.testing.builders import make_node, make_pod
 
@@ -426,3 +430,62 @@ def test_a_failure_condition_fails_the_binding_and_frees_the_device():
         )
         harness.advance(60)
         assert was_deallocated(harness)
+
+
+# -- nodes in groups and one by one ----------------------------------------------------------------
+
+
+def judged(world, plugin, pod, rows):
+    """Per node: why it is rejected, or the devices that the pod would get there."""
+    state, table = CycleState(), world.assembly.table
+    plugin.pre_filter(state, pod, NodeColumns(table))
+    found = {}
+    for some in rows:
+        view = NodeColumns(table, np.array(some))
+        verdicts = plugin.filter_nodes(state, pod, view)
+        for at in range(len(view)):
+            code = 0 if verdicts is None else int(verdicts.codes[at])
+            name = view.name_at(at)
+            if code:
+                found[name] = verdicts.describe(code).message
+                continue
+            chosen = state.read(STATE).allocation_on(name)
+            found[name] = None if chosen is None else (plain(chosen.results), chosen.mappings)
+    return found, state.read(STATE).unavailable
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_nodes_judged_together_get_what_each_gets_alone(seed):
+    """Also if they differ in what device plugins serve of the pod's extended resources."""
+    random = Random(seed)
+    resources = ["example.com/a", "example.com/b"]
+    classes = [device_class(f"k{n}", extendedResourceName=name) for n, name in enumerate(resources)]
+    objects = [*classes, device_class()]
+    nodes = []
+    for number in range(6):
+        name = f"n{number}"
+        devices = [f"d{each}" for each in range(random.randint(0, 3))]
+        if devices:
+            objects.append(resource_slice(f"s-{name}", *devices, nodeName=name))
+        served = {each: str(random.randint(0, 2)) for each in resources if random.random() < 0.4}
+        nodes.append(make_node(name).capacity(cpu="8", memory="8Gi", pods="10", **served).build())
+    where = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1", "n2"]}]}]}  # fmt: skip
+    used = {"allocation": {**allocation(("r", "s-n1", "d0")), "nodeSelector": where}}
+    objects.append(claim("used", status=used))
+    objects.append(claim("new"))
+    wanted = random.sample(["used", "new"], random.randint(0, 2))
+    asked = {name: str(random.randint(1, 2)) for name in resources if random.random() < 0.6}
+    limits = {"requests": asked, "limits": asked}
+    containers = [{"name": "c", "image": "x", "resources": limits}]
+    using = pod("p", *wanted, containers=containers)
+    with Started(*objects, nodes=nodes) as world:
+        plugin = next(
+            each
+            for framework in world.assembly.frameworks.values()
+            for each in framework.plugins
+            if isinstance(each, DynamicResources)
+        )
+        world.assembly.table.refresh()
+        rows = [world.assembly.table.row_of[each.metadata.name] for each in nodes]
+        together = judged(world, plugin, using, [rows])
+        assert together == judged(world, plugin, using, [[row] for row in rows])
