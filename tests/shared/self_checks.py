@@ -39,15 +39,6 @@ def check_store(store: Store) -> None:
 def check_attached(attached: AttachedVolumes) -> None:
     """All state equals a fresh count."""
     attached.sync()
-    claims = attached._claims.items()
-    by_volume = {(c.volume_name, key) for key, c in claims if c.volume_name}
-    by_class = {(c.class_name, key) for key, c in claims if c.class_name}
-    for index, expected in (
-        (attached._claims_by_volume, by_volume),
-        (attached._claims_by_class, by_class),
-    ):
-        linked = {(value, key) for value, keys in index.items() for key in keys}
-        assert linked == expected, "claims are indexed under an old volume or class"
     for row, name in enumerate(attached.table.names):
         view = NodeColumns(attached.table, np.array([row]))
         try:

@@ -135,9 +135,9 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
             self._judge_one_by_one(findings, nodes, wanted)
             return
         storage.attached.sync()
-        for row, problems in storage.attached.broken.items():
+        for row, problem in storage.attached.broken.items():
             here = storage.csi_nodes.limited(nodes) & _at_row(nodes, row)
-            findings.add(here, error_status(next(iter(problems.values()))))
+            findings.add(here, error_status(problem))
         for driver, names in _by_driver(wanted).items():
             findings.add(self._too_many(nodes, driver, names), TOO_MANY)
 

@@ -7,18 +7,17 @@ claim has one pod in the cluster. Preemption can resolve both. Mirrors upstream'
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from kubesched.api.core_v1 import PersistentVolumeClaim, Pod
+from kubesched.api.core_v1 import PersistentVolumeClaim, Pod, Volume
 from kubesched.api.pod_volumes import CLAIM, DISK
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.engine import InTreePlugin
 from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
-from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
     EnqueueExtensions,
     FilterPlugin,
@@ -27,7 +26,7 @@ from kubesched.framework.interfaces import (
 )
 from kubesched.framework.nodes.columns import Mask
 from kubesched.framework.nodes.pods import PodInfo
-from kubesched.framework.nodes.views import NodeColumns, WhatIfColumns
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import SKIP, Status, error_status, unresolvable, unschedulable
 from kubesched.framework.verdicts import Verdicts
@@ -38,7 +37,6 @@ from kubesched.plugins.helper.volumes.claims import (
     volumes_fragment,
 )
 from kubesched.plugins.helper.volumes.hints import uses_claim_directly
-from kubesched.plugins.helper.volumes.shared_disks import SharedDisks, conflict, disks_of
 from kubesched.plugins.helper.volumes.wiring import listers_of
 
 DISK_CONFLICT = unschedulable("node(s) had no available disk")
@@ -69,10 +67,6 @@ class VolumeRestrictions(
     name = "VolumeRestrictions"
     answers_by_spec = True
     lists = (PersistentVolumeClaim,)
-
-    def __init__(self, args: Any, handle: Handle) -> None:  # noqa: ANN401  # takes none
-        super().__init__(args, handle)
-        self._disks = SharedDisks(handle.table)
 
     # -- filter ------------------------------------------------------------------------------------
 
@@ -131,18 +125,13 @@ class VolumeRestrictions(
 
     def _taken(self, pod: Pod, nodes: NodeColumns) -> Mask:
         """Where another pod uses one of the pod's inline disks."""
-        wanted = disks_of(pod)
-        if isinstance(nodes, WhatIfColumns):
-            return np.array(
-                [
-                    any(conflict(wanted, disks_of(other.pod)) for other in nodes.pods_at(index))
-                    for index in range(len(nodes))
-                ],
-                dtype=np.bool_,
+        wanted, taken = disks_of(pod), np.zeros(len(nodes), dtype=np.bool_)
+        for index in np.flatnonzero(nodes.candidates).tolist():
+            taken[index] = any(
+                other.volume_uses & DISK and conflict(wanted, disks_of(other.pod))
+                for other in nodes.pods_at(index)
             )
-        taken = np.zeros(nodes.table.capacity, dtype=np.bool_)
-        taken[self._disks.conflicting_rows(wanted)] = True
-        return taken[nodes.rows]
+        return taken
 
     def _count(self, state: CycleState, other: Pod, sign: int) -> Status | None:
         """Count a user of the claims that a what-if evaluation adds or removes.
@@ -186,3 +175,41 @@ class VolumeRestrictions(
 
 def _missing() -> Status:
     return error_status(f'cannot read "{PRE_FILTER_STATE}" from cycleState')
+
+
+class Disk(NamedTuple):
+    """An inline disk as mounted by one pod."""
+
+    identity: Hashable
+    """Disks with different identities are never the same."""
+    read_only: bool
+    monitors: frozenset[str] | None = None
+    """Ceph monitors; two RBD disks are the same only if they share one."""
+
+    def conflicts_with(self, other: Disk) -> bool:
+        if self.identity != other.identity or (self.read_only and other.read_only):
+            return False
+        if self.monitors is None or other.monitors is None:
+            return True
+        return not self.monitors.isdisjoint(other.monitors)
+
+
+def disks_of(pod: Pod) -> list[Disk]:
+    return [disk for volume in pod.spec.volumes or () for disk in _disks(volume)]
+
+
+def _disks(volume: Volume) -> Iterator[Disk]:
+    if (gce := volume.gce_persistent_disk) is not None:
+        yield Disk(("GCE PD", gce.pd_name), gce.read_only)
+    if (ebs := volume.aws_elastic_block_store) is not None:
+        # Upstream: an EBS volume is never shared, not even by readers.
+        yield Disk(("AWS EBS", ebs.volume_id), read_only=False)
+    if (iscsi := volume.iscsi) is not None:
+        yield Disk(("iSCSI", iscsi.iqn), iscsi.read_only)
+    if (rbd := volume.rbd) is not None:
+        monitors = frozenset(rbd.monitors or ())
+        yield Disk(("RBD", rbd.pool, rbd.image), rbd.read_only, monitors)
+
+
+def conflict(mine: Sequence[Disk], theirs: Iterable[Disk]) -> bool:
+    return any(disk.conflicts_with(other) for other in theirs for disk in mine)

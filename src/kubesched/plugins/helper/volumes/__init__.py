@@ -6,9 +6,7 @@ node_masks        conditions on node labels over columns
 first_match       per node, the first objects of a ranked list that its labels match
 csi_nodes         CSINode objects as columns
 volume_names      unique names of CSI volumes
-pod_followers     base of indexes over the pods with volumes on each row
 attached_volumes  number of volumes of each CSI driver per node
-shared_disks      inline disks in use, by row
 hints             queueing hints of several storage plugins
 wiring            access to listers
 """
