@@ -5,7 +5,6 @@ A failing seed is replayed with `kubesched simulate --faults --seed N --trace`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -21,8 +20,6 @@ from kubesched.lab.simulation import report
 from kubesched.lab.simulation.census import FAULTS
 from kubesched.lab.simulation.options import EPISODES, Rates, draw, of_seed
 from kubesched.lab.simulation.run import SimulationResult, simulate
-from kubesched.scheduler.event_gate import EventGate
-from kubesched.scheduler.queue import transitions
 
 SEEDS_PER_TEST = 10
 FAULTY = range(1, 251, SEEDS_PER_TEST)
@@ -34,7 +31,6 @@ TELLING = (
 )
 """Those that together showed every kind when this was written: looked at first, as a shortcut."""
 LARGE = 500
-DIVIDED = (4, 35, 72, 90, 121, 131)
 """Seeds with many pods that wait."""
 CALM = range(1, 21, SEEDS_PER_TEST)
 
@@ -194,25 +190,6 @@ def test_a_seed_that_failed_once_passes(what: str) -> None:
     seed = FAILED_ONCE[what]
     options = replace(of_seed(seed, faults=True), gates=())  # there were no groups then
     assert not _failure(simulate(seed, SimulatedProcess, options=options))
-
-
-def test_every_promise_holds_if_events_are_evaluated_in_slices(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """As beside thousands of waiting pods."""
-    monkeypatch.setattr(transitions, "SLICE", 1)
-    parked = 0
-    park = EventGate.park
-
-    def counted(gate: EventGate, change: Callable[[], None]) -> None:
-        nonlocal parked
-        parked += gate.is_queue_busy()
-        park(gate, change)
-
-    monkeypatch.setattr(EventGate, "park", counted)
-    failures = [_failure(simulate(seed, SimulatedProcess, faults=True)) for seed in DIVIDED]
-    assert not any(failures), "\n".join(filter(None, failures))
-    assert parked >= len(DIVIDED), "no event came while another one was evaluated"
 
 
 @pytest.mark.parametrize("way", WAYS)

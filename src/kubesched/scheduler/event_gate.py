@@ -2,8 +2,7 @@
 
 The scheduling cycle reads the live tables. It usually does not await, so they cannot change during
 the cycle. While an attempt does await, watch events are parked and replayed in order afterwards,
-and failed bindings are undone only then. Events are also parked while the queue evaluates one in
-slices.
+and failed bindings are undone only then.
 """
 
 from __future__ import annotations
@@ -22,23 +21,18 @@ log = get_logger(__name__)
 
 
 class EventGate:
-    """Held by at most one attempt at a time, or by a busy queue."""
+    """Held by at most one attempt at a time."""
 
     def __init__(self) -> None:
         self._is_held = False
-        self._is_replaying = False
-        self.is_queue_busy: Callable[[], bool] = lambda: False
-        """Set by the scheduler, which calls `replay` when the value changes."""
         self._parked: deque[Callable[[], None]] = deque()
         self._released = asyncio.Event()
         self._released.set()
 
     @property
     def is_held(self) -> bool:
-        """True if a change must wait, possibly behind other parked changes."""
-        if self._is_held or self._is_replaying:
-            return self._is_held
-        return bool(self._parked) or self.is_queue_busy()
+        """True if a change must wait."""
+        return self._is_held
 
     @contextmanager
     def hold(self) -> Iterator[None]:
@@ -49,17 +43,9 @@ class EventGate:
             yield
         finally:
             self._is_held = False
-            self.replay()
-            self._released.set()
-
-    def replay(self) -> None:
-        """Run the parked handlers until one of them makes the queue busy."""
-        self._is_replaying = True  # they must run, not park themselves again
-        try:
-            while self._parked and not self.is_queue_busy():
+            while self._parked:
                 _apply(self._parked.popleft())
-        finally:
-            self._is_replaying = False
+            self._released.set()
 
     def park(self, change: Callable[[], None]) -> None:
         self._parked.append(change)

@@ -125,7 +125,6 @@ class Scheduler:
         self.background = background
         self._wake = asyncio.Event()
         queue.on_ready = self._wake.set
-        event_gate.is_queue_busy = lambda: queue.is_busy
         binding.on_capacity = self._wake.set
 
     # -- one pod -----------------------------------------------------------------------------------
@@ -244,8 +243,6 @@ class Scheduler:
 
     async def run(self) -> None:
         """Schedule until cancelled; bindings in flight are then cancelled and undone."""
-        # A recording is replayed event by event, so it is also made without slices.
-        self.queue.divides_work = self._flight is None
         if self._flight is not None:
             self._flight.began()
         async with asyncio.TaskGroup() as group:
@@ -260,7 +257,7 @@ class Scheduler:
                         with self.event_gate.hold():
                             outcome = await worked.outcome
                         self._start_bindings(group, outcome)
-                    elif worked and (self.queue.is_busy or not self._is_saturated()):
+                    elif worked and not self._is_saturated():
                         await asyncio.sleep(0)
                     else:
                         await self._wake.wait()
@@ -276,9 +273,8 @@ class Scheduler:
         Returns True if there was any attempt, or the attempt to be awaited.
         """
         deadline = self._clock.monotonic() + BURST_S
-        worked = self.queue.do_some() or bool(len(self.event_gate))
+        worked = False
         if not self.may_begin():
-            self.event_gate.replay()
             return worked
         for _ in range(BURST_PODS):
             if self._is_draining or self._is_saturated():
@@ -292,8 +288,6 @@ class Scheduler:
             self._start_bindings(group, outcome)
             if self._clock.monotonic() >= deadline:
                 break
-        # Last, so that pods are tried between two events that take several turns each.
-        self.event_gate.replay()
         return worked
 
     def _pauses_for_checkpoint(self) -> bool:

@@ -47,30 +47,6 @@ def test_an_unrecoverable_parked_change_is_raised():
         gate.park(fail_with(Unrecoverable("cache is corrupted")))
 
 
-async def test_changes_wait_in_their_order_while_the_queue_is_busy():
-    gate, applied, busy = EventGate(), [], [True]
-    gate.is_queue_busy = lambda: busy[0]
-
-    def keeps_the_queue_busy():
-        applied.append("second")
-        busy[0] = True
-
-    assert gate.is_held
-    gate.park(lambda: applied.append("first"))
-    gate.park(keeps_the_queue_busy)
-    gate.park(lambda: applied.append("third"))
-    gate.replay()
-    assert applied == []
-    busy[0] = False
-    assert gate.is_held, "a change that comes now must not overtake those that are parked"
-    gate.replay()
-    assert applied == ["first", "second"]
-    busy[0] = False
-    gate.replay()
-    assert applied == ["first", "second", "third"]
-    assert not gate.is_held
-
-
 class RestoredMeanwhile:
     """A transport to an extender; while it is first asked about nodes, a restored cluster's list arrives."""
 

@@ -294,7 +294,7 @@ class GroupSchedulingQueue(SchedulingQueue):
 
     def pop_entity(self) -> QueuedPodInfo | QueuedGroup | None:
         """Pop the next pod or group, whose pods are then in flight."""
-        while self._work is None and (group := self._group_active.peek()) is not None:
+        while (group := self._group_active.peek()) is not None:
             pod = self._active.peek()
             if pod is not None and not self._rank(group) < self._rank(pod):
                 break

@@ -120,15 +120,11 @@ class BackoffQueue:
         """Pop the first rejected pod, expired or not; never a pod that failed with an error."""
         return self._plain.pop()
 
-    def pop_rested(self, now: float, limit: int | None = None) -> list[QueuedPodInfo]:
-        """Pop all pods (or `limit`) with expired backoff: rejected pods first, then errors."""
+    def pop_rested(self, now: float) -> list[QueuedPodInfo]:
+        """Pop all pods with expired backoff: rejected pods first, then errors."""
         expired: list[QueuedPodInfo] = []
         for heap in (self._plain, self._error):
-            while (
-                len(expired) != limit
-                and (head := heap.peek()) is not None
-                and not self.policy.is_backing_off(head, now)
-            ):
+            while (head := heap.peek()) is not None and not self.policy.is_backing_off(head, now):
                 heap.pop()
                 expired.append(head)
         return expired

@@ -16,19 +16,13 @@ Attempts and watches are outside of this class. The caller reports events
 (`move_all_to_active_or_backoff_queue`), pops pods (`pop`, which never waits: `on_ready` is called
 when a pod may be available) and calls `run_timers` at `next_deadline`.
 
-With thousands of pods that share no class, an event can take longer than one turn of the event
-loop should. If the caller sets `divides_work`, events and flushes are processed in slices
-(`do_some`), and the caller holds back further changes meanwhile (`is_busy`). No pod is popped
-before all slices are done, and any other operation that changes waiting pods completes them first,
-so an event is atomic for all pods.
-
 Single-threaded, so upstream's races between its locks cannot occur here; where upstream documents
 an outcome of a race, it equals the outcome of the two operations in either order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import floor
 from random import Random
 from typing import Final
@@ -73,10 +67,8 @@ from kubesched.scheduler.queue.transitions import Transitions
 from kubesched.scheduler.queue.unschedulable import (
     GATED,
     UNSCHEDULABLE,
-    Judged,
     UnschedulablePods,
 )
-from kubesched.scheduler.queue.waiting_classes import WaitingClass
 
 log = get_logger(__name__)
 
@@ -116,14 +108,10 @@ class SchedulingQueue(QueueContents):
         """
         self.settings = settings = settings or QueueSettings()
         self.on_ready: Callable[[], None] = _nothing
-        """Called when `pop` may return a pod, on close, and when there is work to do.
+        """Called when `pop` may return a pod, and on close.
 
         Must not call back into the queue.
         """
-        self.divides_work = False
-        """True if the caller calls `do_some` in every turn, so that work can be divided."""
-        self._work: Iterator[None] | None = None
-        """The event or flush in progress."""
         self._clock = clock
         self._started = clock.monotonic()
         self._scheduling_cycle = 0
@@ -206,7 +194,6 @@ class SchedulingQueue(QueueContents):
             for event in events:
                 self._in_flight.record(self._hints.resolve(event), old, new, now)
             return
-        self._finish_work()
         key = key_of(old.metadata)
         for queue in (self._active, self._backoff):
             info = queue.get(key)
@@ -241,7 +228,6 @@ class SchedulingQueue(QueueContents):
 
     def delete(self, pod: Pod) -> None:
         """Remove a pod that was deleted or bound. An attempt in flight is not affected."""
-        self._finish_work()
         self.nominator.delete_nominated_pod(pod)
         key = key_of(pod.metadata)
         info = self._active.remove(key) or self._backoff.remove(key)
@@ -258,7 +244,7 @@ class SchedulingQueue(QueueContents):
 
     def pop(self) -> QueuedPodInfo | None:
         """Pop the next pod, which is then in flight; None if there is none at the moment."""
-        while self._work is None:
+        while True:
             info = self._active.pop()
             if info is None and self.settings.pop_from_backoff_q:
                 info = self._backoff.pop_rejected()
@@ -266,11 +252,9 @@ class SchedulingQueue(QueueContents):
                     self._incoming.count(ACTIVE, POP_FROM_BACKOFF_Q)
             if info is None or self._take(info):
                 return info
-        return None
 
     def pop_specific_pod(self, pod: Pod) -> QueuedPodInfo | None:
         """Pop that pod from any queue; None if it is in no queue or gated."""
-        self._finish_work()
         self._activate(pod)
         info = self._active.remove(key_of(pod.metadata))
         return info if info is not None and self._take(info) else None
@@ -303,7 +287,6 @@ class SchedulingQueue(QueueContents):
         Returns:
             The pod's queue; empty if another entry for the pod is already queued, which is kept.
         """
-        self._finish_work()
         now, is_tried_again = self._clock.monotonic(), False
         try:
             place = self.place_of_key(info.pod_info.key)
@@ -400,7 +383,6 @@ class SchedulingQueue(QueueContents):
         resolved = self._hints.resolve(event)
         if not resolved.is_of_interest:
             return
-        self._finish_work()
         now = self._clock.monotonic()
         self._in_flight.record(resolved, old, new, now)
         if self._in_flight.event_count and log.enabled(5):
@@ -408,20 +390,14 @@ class SchedulingQueue(QueueContents):
         narrowed = self._evaluator.narrow(resolved, old, new)
         if len(self._pool):  # usually empty
             judged = self._pool.judged(resolved, old, new, pre_check, self._evaluator, narrowed)
-            self._begin_work(self._move(*judged, resolved.label, now))
-
-    def _move(
-        self, pods: Judged[QueuedPodInfo], classes: Judged[WaitingClass], label: str, now: float
-    ) -> Iterator[None]:
-        is_poppable = yield from self._transitions.bring_back(pods, classes, label, now)
-        if log.enabled(5):
-            log_not_helped(self._pool, label)
-        if is_poppable:
-            self.on_ready()
+            is_poppable = self._transitions.bring_back(*judged, resolved.label, now)
+            if log.enabled(5):
+                log_not_helped(self._pool, resolved.label)
+            if is_poppable:
+                self.on_ready()
 
     def activate(self, pods: Mapping[str, Pod]) -> None:
         """Move pods to activeQ now, ignoring backoff; a pod in flight follows if it fails."""
-        self._finish_work()
         activated = False
         for pod in pods.values():
             if self._activate(pod):
@@ -447,7 +423,6 @@ class SchedulingQueue(QueueContents):
 
         Pods behind a head are woken as it was. Classes form again as pods are tried.
         """
-        self._finish_work()
         self._announcements.tell_all()
         is_poppable = False
         for info, waiting in self._pool.dissolve_classes():
@@ -467,37 +442,6 @@ class SchedulingQueue(QueueContents):
     def is_closed(self) -> bool:
         return self._is_closed
 
-    # Work in slices.
-
-    @property
-    def is_busy(self) -> bool:
-        """True while an event or a flush is in progress."""
-        return self._work is not None
-
-    def do_some(self) -> bool:
-        """Process one slice of work; False if there is none."""
-        work, self._work = self._work, None
-        if work is None:
-            return False
-        for _ in work:
-            self._work = work
-            break
-        return True
-
-    def _begin_work(self, work: Iterator[None]) -> None:
-        self._work = work
-        self.do_some()
-        if self._work is None:
-            return
-        if self.divides_work:
-            self.on_ready()
-        else:
-            self._finish_work()
-
-    def _finish_work(self) -> None:
-        while self._work is not None:
-            self.do_some()
-
     # Timers.
 
     def next_deadline(self) -> float | None:
@@ -511,7 +455,7 @@ class SchedulingQueue(QueueContents):
             grid = 0.0 if self.settings.pop_from_backoff_q else self._started
             deadlines.append(tick_after(max(expiration, self._started), FLUSH_PERIOD_S, grid))
         oldest_stay = self._pool.oldest_stay
-        if oldest_stay is not None and self._work is None:
+        if oldest_stay is not None:
             due = oldest_stay + self.settings.max_in_unschedulable_s
             deadlines.append(tick_after(due, LEFTOVER_PERIOD_S, self._started))
         return min(deadlines, default=None)
@@ -524,11 +468,7 @@ class SchedulingQueue(QueueContents):
 
     def flush_backoff_completed(self) -> None:
         """Move every pod whose backoff has expired to activeQ."""
-        if self._work is None:
-            self._begin_work(self._flush_backoff(self._clock.monotonic()))
-
-    def _flush_backoff(self, now: float) -> Iterator[None]:
-        if (yield from self._transitions.end_backoffs(now)):
+        if self._transitions.end_backoffs(self._clock.monotonic()):
             self.on_ready()
 
     def flush_unschedulable_leftovers(self, max_stay_s: float | None = None) -> None:
@@ -537,17 +477,12 @@ class SchedulingQueue(QueueContents):
         max_stay_s = self.settings.max_in_unschedulable_s if max_stay_s is None else max_stay_s
         if oldest is None or now - oldest <= max_stay_s:
             return  # timers run often, and scanning all pods is slow
-        if self._work is None:
-            self._begin_work(self._flush_leftovers(now, max_stay_s))
-
-    def _flush_leftovers(self, now: float, max_stay_s: float) -> Iterator[None]:
         event = self._hints.resolve(UNSCHEDULABLE_TIMEOUT)
         pods, classes = self._pool.flushed(event, now, max_stay_s)
         if pods or classes:
             # Upstream: remembered for pods in flight as well, even if all overdue stay gated.
             self._in_flight.record(event, None, None, now)
-        back = self._transitions.bring_back(pods, classes, event.label, now, is_flush=True)
-        if (yield from back):
+        if self._transitions.bring_back(pods, classes, event.label, now, is_flush=True):
             self.on_ready()
 
     # Checkpoints and checks.
@@ -555,12 +490,7 @@ class SchedulingQueue(QueueContents):
     @property
     def can_be_saved(self) -> bool:
         """True if the entries determine the queue: nothing is in progress."""
-        return (
-            not len(self._in_flight)
-            and not self._announcements
-            and self._work is None
-            and not self._pool.heads()
-        )
+        return not len(self._in_flight) and not self._announcements and not self._pool.heads()
 
     def save(self) -> SavedQueue:
         """All queued pods, for a checkpoint. Call `dissolve_classes` afterwards."""
@@ -590,8 +520,7 @@ class SchedulingQueue(QueueContents):
     def check_invariants(self) -> None:
         """Raise AssertionError if the queue is inconsistent."""
         self._check(can_pop_backoff=self.settings.pop_from_backoff_q)
-        if self._work is None:
-            self._pool.check_stays()
+        self._pool.check_stays()
 
     def _count_rejections(self, info: QueuedPodInfo, delta: int) -> None:
         rejectors = info.unschedulable_plugins

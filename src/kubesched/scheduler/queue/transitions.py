@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator
-from typing import Final
+from collections.abc import Collection
 
 from kubesched.base.clock import Clock
 from kubesched.base.logs import get_logger
@@ -24,9 +23,6 @@ from kubesched.scheduler.queue.unschedulable import UNSCHEDULABLE, Judged, Unsch
 from kubesched.scheduler.queue.waiting_classes import Stamps, WaitingClass
 
 log = get_logger("kubesched.scheduler.queue.scheduling_queue")
-
-SLICE: Final = 256
-"""Classes and pods moved per slice: each takes 10 to 30 µs."""
 
 
 class Transitions:
@@ -142,27 +138,21 @@ class Transitions:
         now: float,
         *,
         is_flush: bool = False,
-    ) -> Generator[None, None, bool]:
+    ) -> bool:
         """Move pods out of the pool and wake classes, at the time of an event, unless skipped.
 
-        Yields between slices; returns True if any of them can be popped.
+        Returns True if any of them can be popped.
         """
-        is_poppable, asked, stamps = False, 0, Stamps(now)
+        is_poppable, stamps = False, Stamps(now)
         for info, strategy in pods:
-            asked += 1
             if strategy is not Strategy.SKIP:
                 self._pool.remove(info.pod_info.key)
                 is_poppable |= self.is_poppable(self.requeue(info, strategy, label, now=now))
-            if asked % SLICE == 0:
-                yield
         for waiting, strategy in classes:
-            asked += 1
             if strategy is not Strategy.SKIP:
                 stamp = stamps.after(waiting.stamp)
                 waiting.wake(strategy, label, stamp, now if is_flush else None)
                 is_poppable |= self.release_next(waiting, now)
-            if asked % SLICE == 0:
-                yield
         return is_poppable
 
     def release_next(self, waiting: WaitingClass, now: float | None = None) -> bool:
@@ -175,14 +165,11 @@ class Transitions:
                 return self.is_poppable(place)
         return False
 
-    def end_backoffs(self, now: float) -> Generator[None, None, bool]:
-        """Move pods with expired backoff to activeQ; yields and returns like `bring_back`."""
+    def end_backoffs(self, now: float) -> bool:
+        """Move pods with expired backoff to activeQ; returns True if any of them can be popped."""
         is_poppable = False
-        while rested := self._backoff.pop_rested(now, SLICE):
-            for info in rested:
-                is_poppable |= self.to_active(info, BACKOFF_COMPLETE, from_backoff=True)
-            if len(rested) == SLICE:
-                yield
+        for info in self._backoff.pop_rested(now):
+            is_poppable |= self.to_active(info, BACKOFF_COMPLETE, from_backoff=True)
         return is_poppable
 
     def wait_with_class(self, info: QueuedPodInfo, failure: ClassFailure) -> str:
