@@ -30,7 +30,6 @@ from kubesched.playground.apimachinery.failures import (
 )
 from kubesched.playground.apimachinery.managed_fields.managers import (
     Manager,
-    after_status_update,
     after_update,
     creator,
     parse_managers,
@@ -373,11 +372,7 @@ class RestStorage:
         causes = self._status_problems(strategy, old.obj, obj)
         if causes:
             raise invalid(resource, obj["metadata"]["name"], causes)
-        managers = old.managers
-        if options.manager:
-            mine = self._writer(resource, options, "status")
-            layout = self.layout(resource)
-            managers = after_status_update(managers, layout, old.obj, obj, mine)
+        managers = self._after_update(resource, old.managers, old.obj, obj, options, "status")
         return self._finish(resource, old, obj, options, managers)
 
     def replace_spec(

@@ -35,18 +35,6 @@ def compare(layout: Layout, old: JsonObject, new: JsonObject) -> Difference:
     return result
 
 
-def compare_status(layout: Layout, old: JsonObject, new: JsonObject) -> Difference:
-    """`compare` for two versions that differ only in their status."""
-    result = Difference()
-    before, after = old.get("status", _ABSENT), new.get("status", _ABSENT)
-    inner, path = layout.child("status"), ("f:status",)
-    if before is _ABSENT or after is _ABSENT:
-        _compare_members(layout, old, new, (), result)
-    else:
-        _compare(inner, before, after, path, result)
-    return result
-
-
 def _compare(layout: Layout, old: Json, new: Json, path: Path, result: Difference) -> None:
     if old is new or old == new:
         return

@@ -12,13 +12,13 @@ from functools import lru_cache
 
 import msgspec
 
-from kubesched.playground.apimachinery.managed_fields.compare import compare, compare_status
+from kubesched.playground.apimachinery.managed_fields.compare import compare
 from kubesched.playground.apimachinery.managed_fields.paths import (
     Layout,
     Path,
     Paths,
-    fields_v1_of,
     from_fields_v1,
+    paths_of,
     to_fields_v1,
 )
 from kubesched.playground.apimachinery.objects import JsonObject, decode, encode
@@ -135,19 +135,7 @@ def ownable(paths: Paths | set[Path]) -> set[Path]:
 
 def creator(layout: Layout, obj: JsonObject, mine: Manager) -> tuple[Manager, ...]:
     """The managers of a new object: its creator owns every field."""
-    fields = fields_v1_of(layout, obj)
-    for step in _TYPE_META:
-        fields.pop(step, None)
-    metadata = fields.pop("f:metadata", {})
-    for step in _SERVER_METADATA:
-        metadata.pop(step, None)
-    if metadata:
-        fields["f:metadata"] = metadata
-    return _sole_manager(mine, _intern(fields))
-
-
-@lru_cache(maxsize=1024)
-def _sole_manager(mine: Manager, fields: bytes) -> tuple[Manager, ...]:
+    fields = encode_fields(ownable(paths_of(layout, obj)))
     return (replace(mine, fields=fields),)
 
 
@@ -156,53 +144,15 @@ def after_update(
 ) -> tuple[Manager, ...]:
     """The managers after a write other than an apply; `mine` is the writer, without fields."""
     difference = compare(layout, old, new)
-    return _taken_over(managers, ownable(difference.changed), ownable(difference.removed), mine)
-
-
-def after_status_update(
-    managers: tuple[Manager, ...],
-    layout: Layout,
-    old: JsonObject,
-    new: JsonObject,
-    mine: Manager,
-) -> tuple[Manager, ...]:
-    """`after_update` for a write that changed only the status.
-
-    Results are cached, because kubelets write the same fields of thousands of pods.
-    """
-    difference = compare_status(layout, old, new)
-    changed, removed = difference.changed, difference.removed
-    address = _sole_address(changed)
-    if not address or any(_encoded(_ADDRESS) in entry.fields for entry in managers):
-        return _remembered(managers, frozenset(changed), frozenset(removed), mine)
-    # The field sets of two pods differ only in the address, which is filled in afterwards.
-    alike = {tuple(_ANY_ADDRESS if step == address else step for step in path) for path in changed}
-    result = _remembered(managers, frozenset(alike), frozenset(removed), mine)
-    return tuple(
-        replace(entry, fields=entry.fields.replace(_encoded(_ANY_ADDRESS), _encoded(address)))
-        for entry in result
-    )
-
-
-_ADDRESS = 'k:{"ip":'
-_ANY_ADDRESS = f'{_ADDRESS}"*"}}'
-
-
-def _sole_address(paths: set[Path]) -> str:
-    """The path step of the only list item keyed by an IP address, or "" if it is not unique."""
-    steps = {path[2] for path in paths if len(path) > 2 and path[2].startswith(_ADDRESS)}
-    return steps.pop() if len(steps) == 1 else ""
-
-
-@lru_cache(maxsize=1024)
-def _encoded(step: str) -> bytes:
-    return encode(step)[1:-1]
+    changed, removed = frozenset(difference.changed), frozenset(difference.removed)
+    return _remembered(managers, changed, removed, mine)
 
 
 @lru_cache(maxsize=1024)
 def _remembered(
     managers: tuple[Manager, ...], changed: Paths, removed: Paths, mine: Manager
 ) -> tuple[Manager, ...]:
+    """Cached, because controllers and kubelets write the same fields of thousands of objects."""
     return _taken_over(managers, ownable(changed), ownable(removed), mine)
 
 

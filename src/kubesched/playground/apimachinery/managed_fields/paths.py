@@ -19,7 +19,6 @@ Path: TypeAlias = tuple[str, ...]
 Paths: TypeAlias = frozenset[Path]
 
 _SELF = "."
-_LEAF: JsonObject = {}
 
 
 class Layout:
@@ -188,34 +187,6 @@ def collect_paths(layout: Layout, value: Json, path: Path, collected: list[Path]
         collected.extend((*path, value_step(item)) for item in value)
     else:
         collected.append(path)
-
-
-def fields_v1_of(layout: Layout, value: Json) -> JsonObject:
-    """Fast `to_fields_v1(paths_of(...))` for whole new objects; leaves are shared, read-only."""
-    kind = layout.kind
-    if type(value) is dict:
-        if kind not in ("object", "untyped"):
-            return _LEAF
-        child = layout.child
-        return {
-            _field_step(name): fields_v1_of(child(name), member)
-            if type(member) is dict or type(member) is list
-            else _LEAF
-            for name, member in value.items()
-        }
-    if kind == "items":
-        fields = {}
-        for item in value:
-            fields[item_step(layout, item)] = {**fields_v1_of(layout.item, item), _SELF: _LEAF}
-        return fields
-    if kind == "set":
-        return {value_step(item): _LEAF for item in value}
-    return _LEAF
-
-
-@lru_cache(maxsize=4096)
-def _field_step(name: str) -> str:
-    return f"f:{name}"
 
 
 def to_fields_v1(paths: Iterable[Path]) -> JsonObject:
