@@ -151,6 +151,5 @@ class EventRecorder:
                 "reportingInstance": host,
             },
             namespace,
-            (tuple(reference), bool(host)),
         )
         return _Remembered(namespace, name, 1)

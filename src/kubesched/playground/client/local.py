@@ -20,7 +20,6 @@ from kubesched.base.errors import NotFound
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.playground.apimachinery.bodies import check_types, to_stored
 from kubesched.playground.apimachinery.catalog import ResourceCatalog, ResourceInfo
-from kubesched.playground.apimachinery.managed_fields.managers import Manager
 from kubesched.playground.apimachinery.objects import (
     ChangeType,
     JsonObject,
@@ -28,7 +27,6 @@ from kubesched.playground.apimachinery.objects import (
     encode,
     name_of,
     namespace_of,
-    timestamp,
     uid_of,
 )
 from kubesched.playground.apimachinery.releases import Release
@@ -45,14 +43,11 @@ from kubesched.playground.registry.patching import PatchKind, patch_object
 from kubesched.playground.registry.repeated_creates import RepeatedCreates
 from kubesched.playground.registry.rest_storage import RestStorage, WriteOptions
 from kubesched.playground.registry.strategy import Propagation
-from kubesched.playground.storage.store import Change, Entry, Store
+from kubesched.playground.storage.store import Change, Store
 
 Resource: TypeAlias = ResourceInfo | str
 Subresource: TypeAlias = Literal["", "status", "scale", "resize"]
 Listener: TypeAlias = Callable[[ChangeType, JsonObject, JsonObject | None], None]
-
-
-_REMEMBERED_SHAPES = 256
 
 
 class LocalApi:
@@ -62,7 +57,6 @@ class LocalApi:
         self.registry = registry
         self._options = WriteOptions(manager=manager)
         self._creates = RepeatedCreates(registry)
-        self._managers: dict[tuple[object, ...], tuple[Manager, ...]] = {}  # of composed objects
 
     @classmethod
     def in_memory(
@@ -116,23 +110,14 @@ class LocalApi:
         info = self._resource(resource)
         return self._creates.create(info, namespace or "", _encode(info, obj), self._options).obj
 
-    def create_composed(
-        self, resource: Resource, obj: JsonObject, namespace: str, shape: tuple[object, ...]
-    ) -> JsonObject:
+    def create_composed(self, resource: Resource, obj: JsonObject, namespace: str) -> JsonObject:
         """Create an object that this process composed from values of the right types.
 
         It is neither type-checked nor copied, must not contain nulls, and must not be changed
-        afterwards. Objects of one `shape` have the same fields.
+        afterwards.
         """
         info = self._resource(resource)
-        key = (info.key, shape, timestamp(self.registry.clock.now()))
-        known = self._managers.get(key)
-        entry = self.registry.create(info, namespace, obj, self._options, managers=known)
-        if known is None:
-            if len(self._managers) >= _REMEMBERED_SHAPES:
-                self._managers.clear()
-            self._managers[key] = entry.managers
-        return entry.obj
+        return self.registry.create(info, namespace, obj, self._options).obj
 
     def update(self, resource: Resource, obj: JsonObject) -> JsonObject:
         """Replace all but the status; `Conflict` if a stated `resourceVersion` is not current."""
@@ -156,25 +141,10 @@ class LocalApi:
         """
         if (obj.get("status") or {}) == status:
             return obj
-        return self._replace_status(resource, obj, status)
-
-    def _replace_status(
-        self, resource: Resource, obj: JsonObject, status: JsonObject
-    ) -> JsonObject:
-        info, old = self._current(resource, obj)
-        return self.registry.replace_status(info, old, status, self._options).obj
-
-    def write_spec(self, resource: Resource, obj: JsonObject, spec: JsonObject) -> JsonObject:
-        """`write_status` for the spec of kinds without defaults and generation, such as Leases."""
-        info, old = self._current(resource, obj)
-        return self.registry.replace_spec(info, old, spec, self._options).obj
-
-    def _current(self, resource: Resource, obj: JsonObject) -> tuple[ResourceInfo, Entry]:
-        """The current entry of an object read from this API; `Conflict` if it is newer."""
         info = self._resource(resource)
         old = self.registry.get(info, namespace_of(obj), name_of(obj))
         self.registry.check_version(info, old, obj["metadata"])
-        return info, old
+        return self.registry.replace_status(info, old, status, self._options).obj
 
     def patch(
         self,

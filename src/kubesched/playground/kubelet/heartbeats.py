@@ -117,7 +117,7 @@ class NodeKeeper(Controller[Key]):
         if lease is not None:
             if spec_of(lease).get("leaseDurationSeconds") != duration:
                 spec["leaseDurationSeconds"] = duration  # the cluster grew: renewals are rarer
-            self.api.write_spec(LEASES, lease, {**spec_of(lease), **spec})
+            self.api.update(LEASES, {**lease, "spec": {**spec_of(lease), **spec}})
             return False
         owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid_of(node)}
         new_lease = {

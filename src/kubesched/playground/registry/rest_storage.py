@@ -375,18 +375,6 @@ class RestStorage:
         managers = self._after_update(resource, old.managers, old.obj, obj, options, "status")
         return self._finish(resource, old, obj, options, managers)
 
-    def replace_spec(
-        self, resource: ResourceInfo, old: Entry, spec: JsonObject, options: WriteOptions
-    ) -> Entry:
-        """`replace_status` for the spec of kinds without defaults and generation (Leases)."""
-        strategy = self.strategy(resource)
-        obj = {**old.obj, "metadata": dict(old.obj["metadata"]), "spec": spec}
-        causes = list(strategy.validate(obj))
-        if causes:
-            raise invalid(resource, obj["metadata"]["name"], causes)
-        managers = self._after_update(resource, old.managers, old.obj, obj, options, "")
-        return self._finish(resource, old, obj, options, managers)
-
     def _status_problems(
         self, strategy: Strategy, old: JsonObject, obj: JsonObject
     ) -> list[FieldError]:

@@ -15,7 +15,7 @@ class FakeApi:
         self.events: dict[str, dict] = {}
         self.refusal: Exception | None = None
 
-    def create_composed(self, resource, obj, namespace, shape):
+    def create_composed(self, resource, obj, namespace):
         if self.refusal is not None:
             raise self.refusal
         assert (resource, obj["metadata"]["namespace"]) == ("events", namespace)
