@@ -24,12 +24,7 @@ DRIVERS = (
     StorageDriver(
         name="limited.example.com", storage_class="limited", is_default=False, volumes_per_node=1
     ),
-    StorageDriver(
-        name="tracked.example.com",
-        storage_class="tracked",
-        is_default=False,
-        segment_capacity="5Gi",
-    ),
+    StorageDriver(name="tracked.example.com", storage_class="tracked", is_default=False),
 )
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
@@ -105,7 +100,7 @@ LOCAL = storage_class("local", "kubernetes.io/no-provisioner")
 
 @pytest.fixture
 def world_settings():
-    return WorldSettings(nodes=NODES, drivers=DRIVERS)
+    return WorldSettings(nodes=NODES, drivers=DRIVERS, capacities={"tracked": "5Gi"})
 
 
 # -- stories -----------------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ ZONE = "topology.kubernetes.io/zone"
 HOSTNAME = "kubernetes.io/hostname"
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 PLAYERS = {"persistentvolume-binder", "volume-protection", "csi-publisher", "provisioner"}
-DRIVER = StorageDriver(name="csi.example.com", storage_class="dynamic", segment_capacity="100Gi")
+DRIVER = StorageDriver(name="csi.example.com", storage_class="dynamic")
 BINDING_CALL = re.compile(
     r"/(persistentvolumes|persistentvolumeclaims)/[^/?]+$|/pods/[^/?]+/(binding|status)$"
 )

@@ -194,7 +194,7 @@ class LostWrite:
         self.happened = False
         self._number = number
         self._calls = 0
-        for name in ("create", "patch", "update_status", "_replace_status", "delete"):
+        for name in ("create", "patch", "update_status", "write_status", "delete"):
             patched.setattr(LocalApi, name, self._failing(getattr(LocalApi, name)))
 
     def _failing(self, method: Any) -> Any:

@@ -56,6 +56,8 @@ class WorldSettings:
         default_factory=lambda: {"cpu": "2", "memory": "8Gi", "pods": "20"}
     )
     drivers: tuple[StorageDriver, ...] = ()
+    capacities: Mapping[str, str] = field(default_factory=dict)
+    """Storage class -> free storage in each zone, of drivers that publish it."""
     gates: FeatureGates = DEFAULT_GATES
 
 
@@ -343,24 +345,31 @@ def surroundings_by_hand(settings):
         ]
         yield _storage("CSINode", name, spec={"drivers": drivers})
     for driver in settings.drivers:
-        spec = {"attachRequired": False, "storageCapacity": bool(driver.segment_capacity)}
-        yield _storage("CSIDriver", driver.name, spec=spec)
         yield _storage(
             "StorageClass",
             driver.storage_class,
             provisioner=driver.name,
             volumeBindingMode="WaitForFirstConsumer",
         )
-        for zone in sorted(set(settings.nodes.values())) if driver.segment_capacity else ():
-            capacity = _storage(
+    yield from capacities_by_hand(settings)
+
+
+def capacities_by_hand(settings):
+    """Drivers, and the storage that they say is free."""
+    for driver in settings.drivers:
+        capacity = settings.capacities.get(driver.storage_class)
+        spec = {"attachRequired": False, "storageCapacity": capacity is not None}
+        yield _storage("CSIDriver", driver.name, spec=spec)
+        for zone in sorted(set(settings.nodes.values())) if capacity else ():
+            made = _storage(
                 "CSIStorageCapacity",
                 f"{driver.storage_class}-{zone}",
                 storageClassName=driver.storage_class,
                 nodeTopology={"matchLabels": {ZONE: zone}},
-                capacity=driver.segment_capacity,
+                capacity=capacity,
             )
-            capacity["metadata"]["namespace"] = "kube-system"
-            yield capacity
+            made["metadata"]["namespace"] = "kube-system"
+            yield made
 
 
 def _storage(kind, name, **fields):
@@ -420,6 +429,8 @@ async def embedded_world(settings, tmp_path, kubectl):
         await world.eventually(ready, "nodes are ready")
         result = {n.metadata.name: n.metadata.labels[ZONE] for n in (await admin.list(Node)).items}
         assert result == settings.nodes
+        if settings.capacities:
+            await world.apply(*capacities_by_hand(settings))
         async with scheduler(cluster.kubeconfig, settings.gates):
             yield world
 

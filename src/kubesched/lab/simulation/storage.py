@@ -10,7 +10,7 @@ from random import Random
 
 from kubesched.insight.state.virtual_loop import LoopClock, VirtualLoop
 from kubesched.lab.simulation.controllers import SlowControllers
-from kubesched.lab.simulation.workloads import HOSTNAME, ZONE, claim_names
+from kubesched.lab.simulation.workloads import HOSTNAME, claim_names
 from kubesched.playground.apimachinery.objects import JsonObject
 from kubesched.playground.client.local import LocalApi
 from kubesched.playground.controllers.volumes import StorageDriver, VolumeBinder, VolumeProtection
@@ -36,7 +36,6 @@ DRIVER = StorageDriver(
     name="csi.example.com",
     storage_class=NETWORK,
     is_default=False,
-    topology_keys=(ZONE,),
     volumes_per_node=3,
 )
 _CAST = (VolumeBinder.name, VolumeProtection.name, CsiPublisher.name, Provisioner.name)

@@ -284,30 +284,6 @@ def test_a_node_outside_the_allowed_topologies_is_handed_back_to_the_scheduler(s
     assert phase(world, PVC, "data") == "Bound"
 
 
-def test_a_full_segment_is_handed_back_and_capacity_is_published(stored):
-    world = stored(segment_capacity="10Gi")
-    capacities = "csistoragecapacities.storage.k8s.io"
-    published = {
-        each["nodeTopology"]["matchLabels"][ZONE]: int(each["capacity"])
-        for each in world.list(capacities)
-    }
-    assert published == dict.fromkeys(["zone-a", "zone-b", "zone-c"], 10 * 2**30)
-    claim(world, "first", klass="standard", size="8Gi", annotations={SELECTED: "node-0"})
-    world.settle()
-    left = {
-        each["nodeTopology"]["matchLabels"][ZONE]: int(each["capacity"])
-        for each in world.list(capacities)
-    }
-    assert left["zone-a"] == 2 * 2**30
-    claim(world, "second", klass="standard", size="8Gi", annotations={SELECTED: "node-0"})
-    world.settle()
-    assert phase(world, PVC, "second") == "Pending"
-    assert SELECTED not in world.get(PVC, "second")["metadata"].get("annotations", {})
-    world.delete(PVC, "first")
-    world.settle()
-    assert {int(each["capacity"]) for each in world.list(capacities)} == {10 * 2**30}
-
-
 def test_every_node_says_which_drivers_it_has_and_how_many_volumes_it_takes(stored):
     world = stored(volumes_per_node=7)
     entry = world.get("csinodes.storage.k8s.io", "node-0")["spec"]["drivers"]

@@ -5,7 +5,7 @@ binder       two-way binding of claims and volumes, reclaiming
 provisioner  creates and deletes volumes for claims
 ephemeral    claims that live as long as their pod
 protection   finalizers that keep objects in use from being deleted
-csi          what a storage driver publishes about nodes and capacity
+csi          what a storage driver publishes about itself and nodes
 """
 
 from kubesched.playground.controllers.volumes.binder import VolumeBinder as VolumeBinder

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kubesched.api import quantity
 from kubesched.base.errors import AlreadyExists
 from kubesched.playground.apimachinery.objects import (
     JsonObject,
     annotations_of,
     is_deleting,
     key_of,
+    labels_of,
     name_of,
     spec_of,
     status_of,
@@ -23,24 +23,18 @@ from kubesched.playground.apimachinery.objects import (
 )
 from kubesched.playground.client.controller import Controller, ControllerContext
 from kubesched.playground.controllers.volumes.binder import PROVISIONED_BY, PROVISIONER
-from kubesched.playground.controllers.volumes.csi import (
-    Segment,
-    StorageDriver,
-    allows,
-    used_by_segment,
-)
+from kubesched.playground.controllers.volumes.csi import ZONE, StorageDriver
 from kubesched.playground.controllers.volumes.selection import (
     SELECTED_NODE,
     class_of,
     reference_to,
-    requested_bytes,
 )
 
 CLAIMS = "persistentvolumeclaims"
 VOLUMES = "persistentvolumes"
 
 RETRY_S = 15.0
-"""Delay before retrying a volume that no segment had room for."""
+"""Delay before retrying a volume that no zone is allowed for."""
 
 Key = tuple[str, str]
 """("claim", namespace/name) or ("volume", name)."""
@@ -87,10 +81,10 @@ class Provisioner(Controller[Key]):
             return None
         message = f'External provisioner is provisioning volume for claim "{key_of(claim)}"'
         self.events.normal(claim, driver.name, "Provisioning", message)
-        segment, problem = self._choose_segment(driver, storage_class, claim, selected)
-        if segment is None:
+        zone, problem = self._choose_zone(driver, storage_class, claim, selected)
+        if not zone:
             return self._give_up(driver, storage_class, claim, problem)
-        volume = build_volume(driver, claim, storage_class, segment)
+        volume = build_volume(driver, claim, storage_class, zone)
         try:
             self.api.create(VOLUMES, volume)
         except AlreadyExists:
@@ -99,52 +93,27 @@ class Provisioner(Controller[Key]):
         self.events.normal(claim, driver.name, "ProvisioningSucceeded", message)
         return None
 
-    def _choose_segment(
+    def _choose_zone(
         self, driver: StorageDriver, storage_class: JsonObject, claim: JsonObject, selected: str
-    ) -> tuple[Segment | None, str]:
-        """Segment of the volume: that of the selected node, else the emptiest allowed one."""
+    ) -> tuple[str, str]:
+        """Zone of the volume, that of the selected node or any; or "" and why there is none."""
+        zones = sorted({labels_of(node)[ZONE] for node in self._nodes if ZONE in labels_of(node)})
+        if not zones:
+            return "", "no topology key found on CSINode"
         if selected:
             node = self._nodes.get(selected)
             if node is None:
-                return None, f'node "{selected}" not found'
-            own = driver.segment_of(node)
+                return "", f'node "{selected}" not found'
+            own = labels_of(node).get(ZONE)
             if own is None:
-                return None, f'node "{selected}" has no topology for driver {driver.name}'
-            segments = [own]
-        else:
-            segments = sorted(
-                {
-                    segment
-                    for node in self._nodes
-                    if (segment := driver.segment_of(node)) is not None
-                }
-            )
-            if not segments:
-                return None, "no topology key found on CSINode"
-        terms = storage_class.get("allowedTopologies")
-        allowed = [segment for segment in segments if allows(terms, segment)]
+                return "", f'node "{selected}" has no topology for driver {driver.name}'
+            zones = [own]
+        allowed = [zone for zone in zones if _allows(storage_class.get("allowedTopologies"), zone)]
         if not allowed:
-            return (
-                None,
-                "selected node is not in allowed topology"
-                if selected
-                else "no node is in allowed topology",
-            )
-        return self._with_room(driver, claim, allowed)
-
-    def _with_room(
-        self, driver: StorageDriver, claim: JsonObject, segments: list[Segment]
-    ) -> tuple[Segment | None, str]:
-        if not driver.segment_capacity:
-            # Spread over segments, deterministically per claim.
-            return segments[int(uid_of(claim).replace("-", "") or "0", 16) % len(segments)], ""
-        used = used_by_segment(driver, self._volumes)
-        total = quantity.value(driver.segment_capacity)
-        free = {segment: total - used.get(segment, 0) for segment in segments}
-        best = max(segments, key=lambda segment: free[segment])
-        if free[best] < requested_bytes(claim):
-            return None, "rpc error: code = ResourceExhausted desc = not enough capacity"
-        return best, ""
+            which = "selected node is not" if selected else "no node is"
+            return "", f"{which} in allowed topology"
+        # Spread over zones, deterministically per claim.
+        return allowed[int(uid_of(claim).replace("-", "") or "0", 16) % len(allowed)], ""
 
     def _give_up(
         self, driver: StorageDriver, storage_class: JsonObject, claim: JsonObject, problem: str
@@ -175,10 +144,24 @@ def volume_name(claim: JsonObject) -> str:
     return f"pvc-{uid_of(claim)}"
 
 
+def _allows(terms: Sequence[JsonObject] | None, zone: str) -> bool:
+    """Whether a class's allowedTopologies include a zone; no terms allow all."""
+    labels = {ZONE: zone}
+    return not terms or any(
+        bool(term.get("matchLabelExpressions"))
+        and all(
+            labels.get(requirement.get("key", "")) in (requirement.get("values") or ())
+            for requirement in term["matchLabelExpressions"]
+        )
+        for term in terms
+    )
+
+
 def build_volume(
-    driver: StorageDriver, claim: JsonObject, storage_class: JsonObject, segment: Segment
+    driver: StorageDriver, claim: JsonObject, storage_class: JsonObject, zone: str
 ) -> JsonObject:
-    """The volume for a claim, reserved for it and reachable from its segment."""
+    """The volume for a claim, reserved for it and reachable from its zone."""
+    in_zone = {"key": ZONE, "operator": "In", "values": [zone]}
     requests = (spec_of(claim).get("resources") or {}).get("requests") or {}
     spec: JsonObject = {
         "capacity": {"storage": requests.get("storage", "0")},
@@ -188,14 +171,10 @@ def build_volume(
         "persistentVolumeReclaimPolicy": storage_class.get("reclaimPolicy", "Delete"),
         "storageClassName": name_of(storage_class),
         "volumeMode": spec_of(claim).get("volumeMode") or "Filesystem",
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [in_zone]}]}},
     }
     if storage_class.get("mountOptions"):
         spec["mountOptions"] = list(storage_class["mountOptions"])
-    if segment:
-        requirements = [{"key": key, "operator": "In", "values": [value]} for key, value in segment]
-        spec["nodeAffinity"] = {
-            "required": {"nodeSelectorTerms": [{"matchExpressions": requirements}]}
-        }
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
