@@ -18,9 +18,8 @@ from msgspec import structs
 
 from kubesched.api import codec
 from kubesched.api.core_v1 import PersistentVolumeClaim, Pod
-from kubesched.api.kinds import KINDS, Kind, find_kind
+from kubesched.api.kinds import Kind, find_kind
 from kubesched.api.meta import Record
-from kubesched.api.names import key_of
 from kubesched.api.resource_v1 import ResourceClaimTemplate
 from kubesched.base.clock import ManualClock
 from kubesched.base.errors import KubeschedError
@@ -29,7 +28,6 @@ from kubesched.config.types import Extender as ExtenderConfig
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.framework.extenders import Extender
 from kubesched.framework.nodes.node_table import NodeTable
-from kubesched.insight.recording.recorded_dependencies import Recording, recorded_dependencies
 from kubesched.insight.state.claim_controller import (
     claim_statuses,
     existing_claims,
@@ -48,8 +46,6 @@ from kubesched.testing.volume_controller import bound_to, made_for, wants_volume
 
 PACE_S = 0.001
 """Virtual time per attempt: workload rates assume a scheduler with 1,000 attempts per second."""
-
-_RESOURCES: dict[type[Any], str] = {kind.record: kind.resource for kind in KINDS if kind.has_record}
 
 _SAME_AS = {
     "resource.k8s.io/v1beta2": "resource.k8s.io/v1",
@@ -86,10 +82,6 @@ class PacedClock(ManualClock):
         self._entered = None
 
 
-MakeRecording = Callable[[KubeSchedulerConfiguration, FeatureGates, PacedClock], Recording]
-"""Starts the recording of one run."""
-
-
 class CoreCluster(SteppedCluster):
     """The objects of a workload, and the scheduler that places its pods."""
 
@@ -100,10 +92,10 @@ class CoreCluster(SteppedCluster):
         *,
         classes: bool = True,
         seed: int = 1,
-        record: MakeRecording | None = None,
+        clock: PacedClock | None = None,
+        wrap: Callable[[Dependencies], Dependencies] = lambda dependencies: dependencies,
     ) -> None:
-        clock = PacedClock()
-        self.recording = record(config, gates, clock) if record is not None else None
+        clock = clock or PacedClock()
         self.on_bound: Callable[[Pod], None] = lambda _pod: None
         """Called when a pod is bound."""
         self.on_binding: Callable[[], None] = lambda: None
@@ -119,15 +111,10 @@ class CoreCluster(SteppedCluster):
             classes=classes,
             remembers=False,
             clock=clock,
-            wrap=self._recorded,
+            wrap=wrap,
         )
         self.paced = clock
         """The clock with its concrete type."""
-
-    def _recorded(self, dependencies: Dependencies) -> Dependencies:
-        if self.recording is None:
-            return dependencies
-        return recorded_dependencies(dependencies, self.recording)
 
     def make_extenders(
         self, configured: Sequence[ExtenderConfig], table: NodeTable
@@ -223,23 +210,6 @@ class CoreCluster(SteppedCluster):
         if not task.done():  # e.g. for a volume that only a controller binds
             raise KubeschedError("a binding waits for what does not happen in core mode")
         return task
-
-    def flush_queue(self) -> None:
-        if self.recording is not None:
-            self.recording.recorder.flushed()
-        super().flush_queue()
-
-    def _store(self, old: Any, new: Any) -> None:  # noqa: ANN401  # as above
-        if self.recording is not None:
-            op, key = "a" if old is None else "u", key_of(new.metadata)
-            self.recording.recorder.changed(_RESOURCES[type(new)], op, key, old, new)
-        super()._store(old, new)
-
-    def _drop(self, obj: Any) -> None:  # noqa: ANN401  # as above
-        if self.recording is not None:
-            key = key_of(obj.metadata)
-            self.recording.recorder.changed(_RESOURCES[type(obj)], "d", key, obj, obj)
-        super()._drop(obj)
 
     def pods(self, namespaces: tuple[str, ...], labels: Mapping[str, str]) -> list[Pod]:
         """Pods in these namespaces (all if empty) with these labels."""

@@ -8,7 +8,7 @@ network, and concurrent binding tasks. Rates in a workload file use virtual time
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -18,7 +18,7 @@ from kubesched.api.core_v1 import Node, Pod
 from kubesched.base.errors import KubeschedError
 from kubesched.config.versions import DEFAULT_VERSIONS, Versions
 from kubesched.lab.benchmarking import operations as ops
-from kubesched.lab.benchmarking.core_cluster import PACE_S, CoreCluster, MakeRecording
+from kubesched.lab.benchmarking.core_cluster import PACE_S, CoreCluster
 from kubesched.lab.benchmarking.core_measuring import Measurement
 from kubesched.lab.benchmarking.core_stage import CoreStage
 from kubesched.lab.benchmarking.device_claims import allocated_claims
@@ -46,8 +46,7 @@ class CoreOptions:
     """Also time scheduling cycles alone, which makes attempts slightly slower."""
     profiles_plugins: bool = False
     versions: Versions = DEFAULT_VERSIONS
-    record: MakeRecording | None = None
-    """Records every repetition, including warm-ups."""
+    make_cluster: Callable[..., CoreCluster] = CoreCluster
 
 
 def run_core(
@@ -107,41 +106,23 @@ def play(
 ) -> list[RunResult]:
     """Run one repetition; returns a result per measured interval."""
     gates, notes = feature_gates(workload, options.versions)
-    cluster = CoreCluster(
+    cluster = options.make_cluster(
         configuration(workload, gates, options.percentage_of_nodes_to_score),
         gates,
         classes=options.classes,
         seed=options.seed,
-        record=options.record,
     )
     stage = CoreStage(cluster, progress, make_measurement, times_cycles=options.times_cycles)
     player = _Player(workload, options, repeat, stage)
-    _play(workload.ops, player, cluster, progress)
-    if cluster.recording is not None and (reason := cluster.recording.recorder.stopped_reason):
-        raise KubeschedError(f"recording has stopped: {reason}")
+    with cluster:
+        for op in workload.ops:
+            progress(op.opcode)
+            player.play(op)
+        cluster.assembly.scheduler.check_invariants()
     if not player.results:
         raise KubeschedError("no operation collects metrics")
     costs = plugin_costs(cluster.assembly) if options.profiles_plugins else ()
     return [structs.replace(result, notes=notes, plugins=costs) for result in player.results]
-
-
-def _play(
-    operations: Sequence[ops.Op], player: _Player, cluster: CoreCluster, progress: Progress
-) -> None:
-    recording = cluster.recording
-    if recording is not None:
-        recording.recorder.began()
-    try:
-        for op in operations:
-            progress(op.opcode)
-            player.play(op)
-        cluster.assembly.scheduler.check_invariants()
-    finally:
-        if recording is not None:
-            recording.recorder.ended()
-        cluster.close()
-        if recording is not None:
-            recording.close()
 
 
 class _Player:

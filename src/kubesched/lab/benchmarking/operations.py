@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 from msgspec import field, structs
 
+from kubesched.api.kinds import KINDS
 from kubesched.api.meta import Record
 from kubesched.config.schema import Seconds
 from kubesched.lab.benchmarking.templates import Manifest, Value, load_template
@@ -324,7 +325,7 @@ class Churn(Op):
         """One object per template; the API server drops the namespace of cluster-scoped kinds."""
         for path in self.template_paths:
             made = _rendered(path, {}, turn, self.number or 1, {})
-            if made["kind"] not in CLUSTER_WIDE:
+            if all(kind.namespaced for kind in KINDS if kind.kind == made["kind"]):
                 made["metadata"]["namespace"] = self.namespace
             else:
                 made["metadata"].pop("namespace", None)
@@ -487,19 +488,3 @@ OPS: dict[str, type[Op]] = {
         AllocResourceClaims,
     )
 }
-
-CLUSTER_WIDE = frozenset(
-    (
-        "Node",
-        "Namespace",
-        "PersistentVolume",
-        "StorageClass",
-        "CSINode",
-        "CSIDriver",
-        "PriorityClass",
-        "DeviceClass",
-        "ResourceSlice",
-        "DeviceTaintRule",
-    )
-)
-"""Cluster-scoped kinds."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from random import Random
 
 from kubesched.lab.conformance.generate_terms import ZONE, chance
-from kubesched.lab.conformance.sequences import Json
+from kubesched.lab.conformance.sequences import Json, named
 
 GPU, NIC = "gpu.example.com", "nic.example.com"
 EXTENDED = "example.com/dra"
@@ -40,8 +40,7 @@ def devices(random: Random, namespaces: tuple[str, ...]) -> list[Json]:
 
 
 def _object(kind: str, name: str, spec: Json, namespace: str = "") -> Json:
-    metadata = {"name": name, "namespace": namespace} if namespace else {"name": name}
-    return {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": metadata, "spec": spec}
+    return {**named("resource.k8s.io/v1", kind, name, namespace), "spec": spec}
 
 
 def _classes() -> list[Json]:

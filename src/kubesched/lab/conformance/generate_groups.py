@@ -13,7 +13,7 @@ from msgspec import structs
 
 from kubesched.lab.conformance.generate_extenders import extended
 from kubesched.lab.conformance.generate_objects import priority_classes
-from kubesched.lab.conformance.sequences import ExtenderPolicy, Json, Sequence, Step
+from kubesched.lab.conformance.sequences import ExtenderPolicy, Json, Sequence, Step, named
 from kubesched.testing.control_plane import GROUP_GATES
 
 _GATES = (GROUP_GATES[:1], GROUP_GATES[:2], GROUP_GATES)
@@ -236,10 +236,7 @@ class _Composer:
 
 
 def _object(api_version: str, kind: str, name: str, labels: Json | None = None) -> Json:
-    metadata: Json = {"name": name} if kind == "Node" else {"name": name, "namespace": "default"}
-    if labels:
-        metadata["labels"] = labels
-    return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
+    return named(api_version, kind, name, "" if kind == "Node" else "default", labels)
 
 
 def _meant(manifest: Json) -> Json:

@@ -6,7 +6,7 @@ from random import Random
 
 from kubesched.lab.conformance.generate_terms import label_selector, namespaces
 from kubesched.lab.conformance.generate_volumes import volumes
-from kubesched.lab.conformance.sequences import Json
+from kubesched.lab.conformance.sequences import Json, named
 
 PRIORITIES = ("low", "middle", "high", "high-but-polite")
 NAMESPACES = ("default", "other", "third")
@@ -15,23 +15,12 @@ NAMESPACES = ("default", "other", "third")
 def initial_objects(random: Random) -> list[Json]:
     """The objects that exist before the first node."""
     return [
-        *(_object("v1", "Namespace", name, labels=labels) for name, labels in namespaces().items()),
+        *(named("v1", "Namespace", name, labels=labels) for name, labels in namespaces().items()),
         *priority_classes(),
         *_budgets(random),
         *(workload for namespace in NAMESPACES for workload in _workloads(random, namespace)),
         *volumes(random, NAMESPACES),
     ]
-
-
-def _object(
-    api_version: str, kind: str, name: str, namespace: str = "", labels: Json | None = None
-) -> Json:
-    metadata: Json = {"name": name}
-    if namespace:
-        metadata["namespace"] = namespace
-    if labels:
-        metadata["labels"] = labels
-    return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
 
 
 # -- priorities ------------------------------------------------------------------------------------
@@ -41,10 +30,9 @@ def priority_classes() -> list[Json]:
     values = {"low": -10, "middle": 10, "high": 1000, "high-but-polite": 1000}
     made = []
     for name, value in values.items():
-        manifest = {**_object("scheduling.k8s.io/v1", "PriorityClass", name), "value": value}
+        made.append({**named("scheduling.k8s.io/v1", "PriorityClass", name), "value": value})
         if name == "high-but-polite":
-            manifest["preemptionPolicy"] = "Never"
-        made.append(manifest)
+            made[-1]["preemptionPolicy"] = "Never"
     return made
 
 
@@ -52,7 +40,7 @@ def _budgets(random: Random) -> list[Json]:
     """Disruption budgets. No controller updates their status, so it stays as generated."""
     return [
         {
-            **_object("policy/v1", "PodDisruptionBudget", name, namespace),
+            **named("policy/v1", "PodDisruptionBudget", name, namespace),
             "spec": {"minAvailable": 1, "selector": label_selector(random)},
             "status": {
                 "disruptionsAllowed": random.randint(0, 2),
@@ -79,7 +67,7 @@ def _workloads(random: Random, namespace: str) -> list[Json]:
     made = []
     for number in range(random.randint(0, 2)):
         selector = random.choice(({"app": "web"}, {"app": "db", "tier": "back"}, {"tier": "front"}))
-        service = _object("v1", "Service", f"svc{number}", namespace)
+        service = named("v1", "Service", f"svc{number}", namespace)
         made.append({**service, "spec": {"clusterIP": "None", "selector": selector}})
     for api_version, kind, name in (
         ("v1", "ReplicationController", "rc"),
@@ -98,5 +86,5 @@ def _workloads(random: Random, namespace: str) -> list[Json]:
             spec["selector"] = {"matchLabels": labels}
         if kind == "StatefulSet":
             spec["serviceName"] = "svc0"
-        made.append({**_object(api_version, kind, name, namespace), "spec": spec})
+        made.append({**named(api_version, kind, name, namespace), "spec": spec})
     return made

@@ -8,7 +8,7 @@ from __future__ import annotations
 from random import Random
 
 from kubesched.lab.conformance.generate_terms import ZONE, chance
-from kubesched.lab.conformance.sequences import Json
+from kubesched.lab.conformance.sequences import Json, named
 
 HOSTNAME = "kubernetes.io/hostname"
 DRIVER = "csi.example"
@@ -167,9 +167,4 @@ def _bound_claim(namespace: str, name: str, mode: str, volume: str) -> Json:
 
 def _object(kind: str, name: str, namespace: str = "") -> Json:
     core = kind.startswith("PersistentVolume")
-    metadata = {"name": name, "namespace": namespace} if namespace else {"name": name}
-    return {
-        "apiVersion": "v1" if core else "storage.k8s.io/v1",
-        "kind": kind,
-        "metadata": metadata,
-    }
+    return named("v1" if core else "storage.k8s.io/v1", kind, name, namespace)

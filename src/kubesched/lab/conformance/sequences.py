@@ -24,6 +24,18 @@ EPOCH = "2026-01-01T00:{minute:02}:{second:02}Z"
 """Start times of pods, by their number."""
 
 
+def named(
+    api_version: str, kind: str, name: str, namespace: str = "", labels: Json | None = None
+) -> Json:
+    """The beginning of an object."""
+    metadata: Json = {"name": name}
+    if namespace:
+        metadata["namespace"] = namespace
+    if labels:
+        metadata["labels"] = labels
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
+
+
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     """The outcome for one pod."""
 
@@ -45,20 +57,6 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why the API server rejected the step."""
     seen: Json = {}
     """In a sequence of pod groups: what was said about every pod and group during the step."""
-
-    def __str__(self) -> str:
-        parts = [
-            f"node {self.node}" if self.node else "",
-            self.unschedulable,
-            f"nominated {self.nominated}" if self.nominated else "",
-            f"victims {', '.join(self.victims)}" if self.victims else "",
-            f"volumes {', '.join(self.volumes)}" if self.volumes else "",
-            f"devices {', '.join(self.devices)}" if self.devices else "",
-            f"asked {'; '.join(self.asked)}" if self.asked else "",
-            f"refused: {self.refused}" if self.refused else "",
-            f"seen {self.seen}" if self.seen else "",
-        ]
-        return "; ".join(part for part in parts if part) or "nothing"
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True):

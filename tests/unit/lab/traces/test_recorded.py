@@ -8,6 +8,7 @@ from functools import partial
 from random import Random
 
 import pytest
+from recorded_core import run_recorded
 
 from kubesched.app.recorded_simulation import playing_registry, record_simulation
 from kubesched.insight.recording.reader import RecordingReader
@@ -16,7 +17,6 @@ from kubesched.insight.recording.storage import MemoryStorage
 from kubesched.insight.recording.writer import Limits
 from kubesched.lab.benchmarking import core_cluster
 from kubesched.lab.benchmarking.catalogue import find
-from kubesched.lab.benchmarking.core_mode import CoreOptions, run_core
 from kubesched.lab.traces import player
 from kubesched.lab.traces.cells import play_cell
 from kubesched.lab.traces.player import Cell, play_trace
@@ -39,7 +39,7 @@ def recorded(name):
         return recordings[-1]
 
     (workload,) = find([f"{name}/tiny"])
-    run_core(workload, replace(CoreOptions(repeats=1, warmup=0), record=record))
+    run_recorded(workload, record)
     return RecordingReader(recordings[0].storage, name)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
+from recorded_core import run_recorded
 
 from kubesched.app.explaining import find_attempt
 from kubesched.insight.recording import recorder
@@ -17,7 +17,6 @@ from kubesched.insight.recording.recorded_dependencies import Recording, open_re
 from kubesched.insight.recording.records import Attempt, Decision
 from kubesched.insight.recording.segments import RecordingError
 from kubesched.insight.recording.writer import Limits
-from kubesched.lab.benchmarking.core_mode import CoreOptions, run_core
 from kubesched.lab.benchmarking.workload_files import load
 from kubesched.lab.traces.log_player import play
 from kubesched.scheduler import scheduler
@@ -91,7 +90,7 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RecordingReader
         )
         return made[-1]
 
-    run_core(workload, replace(CoreOptions(repeats=1, warmup=0), record=record))
+    run_recorded(workload, record)
     return RecordingReader(made[0].storage, "gangs")
 
 
