@@ -10,7 +10,6 @@ import pytest
 
 from kubesched.lab.benchmarking import operations as ops
 from kubesched.lab.benchmarking.catalogue import find
-from kubesched.lab.benchmarking.end_to_end.contestants import Contestant
 from kubesched.lab.benchmarking.end_to_end.driving import Pace, Release
 from kubesched.lab.benchmarking.end_to_end.run import (
     BenchmarkFailed,
@@ -18,6 +17,7 @@ from kubesched.lab.benchmarking.end_to_end.run import (
     run_end_to_end,
 )
 from kubesched.lab.benchmarking.workload_files import load
+from kubesched.lab.contestants import Contestant
 from kubesched.testing.control_plane import ASSETS_VARIABLE, find_assets
 
 

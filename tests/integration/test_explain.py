@@ -21,7 +21,7 @@ from kubesched.app.cli.completion import pod_names
 from kubesched.insight.explain.selection import no_node
 from kubesched.insight.explain.sources import explainer_of
 from kubesched.insight.state.live import list_state
-from kubesched.lab.conformance.scheduler_under_test import scheduler_under_test
+from kubesched.lab.contestants import Contestant, running
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.control_plane import ASSETS_VARIABLE, control_plane, find_assets
 
@@ -135,14 +135,7 @@ async def test_messages_of_kube_scheduler_are_explained_to_the_letter(tmp_path):
         await client.create(msgspec.convert(claim, PersistentVolumeClaim))
         for pod in bound(random):
             await client.create(bare(pod))
-        command = [
-            assets.kube_scheduler,
-            f"--kubeconfig={plane.scheduler_kubeconfig}",
-            f"--authentication-kubeconfig={plane.scheduler_kubeconfig}",
-            f"--authorization-kubeconfig={plane.scheduler_kubeconfig}",
-            "--leader-elect=false",
-        ]
-        async with scheduler_under_test(plane, command):
+        async with running(Contestant.kube_scheduler(assets), plane, {}):
             pods = [hopeless(random, f"pod-{i}") for i in range(PODS)]
             for pod in pods:
                 await client.create(bare(pod))

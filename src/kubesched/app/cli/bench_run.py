@@ -192,11 +192,11 @@ def _end_to_end(
     from kubesched.base.errors import KubeschedError
     from kubesched.config.versions import parse_versions
     from kubesched.lab.benchmarking.core_mode import with_core_decisions
-    from kubesched.lab.benchmarking.end_to_end.contestants import Contestant
     from kubesched.lab.benchmarking.end_to_end.driving import Pace, Release
     from kubesched.lab.benchmarking.end_to_end.run import EndToEndOptions, run_end_to_end
     from kubesched.lab.benchmarking.results import this_environment
     from kubesched.lab.benchmarking.scheduler_settings import gates_to_set
+    from kubesched.lab.contestants import Contestant
     from kubesched.testing.control_plane import find_assets
 
     if args.plugins:

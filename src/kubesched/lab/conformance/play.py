@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from kubesched.api.core_v1 import PersistentVolume
@@ -23,13 +21,16 @@ from kubesched.lab.conformance.player import (
     PlayResult,
     kind_of_document,
 )
-from kubesched.lab.conformance.scheduler_under_test import SchedulerUnderTest, scheduler_under_test
-from kubesched.lab.conformance.sequences import Json, Step
+from kubesched.lab.conformance.sequences import CONFIGURATION, Json, Step
 from kubesched.lab.conformance.sequences import Sequence as Scenario
 from kubesched.lab.conformance.watching import Patience, watched
+from kubesched.lab.contestants import Contestant, RunningScheduler, running
 from kubesched.testing.control_plane import ControlPlane, ControlPlaneError
 
 _POLL_S = 0.01
+MAX_REST_S = 15
+"""How long a pod may stay unschedulable before it is retried; the default is five minutes."""
+_HANDLED = b"scheduler_event_handling_duration_seconds_count{"
 _MARKED = b"NodeAnnotation"
 """The event of a node whose annotations have changed, which affects no decision."""
 
@@ -47,7 +48,7 @@ _PROBE: Json = {
 
 async def play(
     plane: ControlPlane,
-    command: Sequence[str | Path],
+    contestant: Contestant,
     scenario: Scenario,
     extenders: ExtenderServer,
     player_class: type[ProcessPlayer] | None = None,
@@ -64,7 +65,10 @@ async def play(
             # Before the scheduler starts, so that it knows all objects at its first pod.
             for manifest in scenario.objects:
                 await player.create(manifest)
-            async with scheduler_under_test(plane, command) as scheduler:
+            config = {**extenders.configured(scenario.configuration), **CONFIGURATION}
+            flags = [f"--pod-max-in-unschedulable-pods-duration={MAX_REST_S}s"]
+            gates = scenario.gates
+            async with running(contestant, plane, config, gates, flags) as scheduler:
                 player.scheduler = scheduler
                 await player.until_scheduling()
                 for at, step in enumerate(scenario.steps):
@@ -79,7 +83,7 @@ class ProcessPlayer(Player):
     """Plays beside a scheduler's process, whose watches lag behind."""
 
     binding_timeout_s = 75.0  # both retry sooner (`MAX_REST_S` plus 30 s between flushes)
-    scheduler: SchedulerUnderTest | None = None
+    scheduler: RunningScheduler | None = None
 
     async def until_scheduling(self) -> None:
         """Wait until the scheduler has rejected a pod that fits nowhere, so it is running."""
@@ -92,7 +96,7 @@ class ProcessPlayer(Player):
         """Node changes arrive in order and the scheduler counts those it has handled."""
         assert self.scheduler is not None, "nodes are steps"
         patience = Patience(DECISION_TIMEOUT_S)
-        while await self.scheduler.events_handled(_MARKED) < made:
+        while events_handled(await self.scheduler.get("/metrics"), _MARKED) < made:
             self.scheduler.check()
             if patience.is_over():
                 raise ControlPlaneError(
@@ -121,6 +125,15 @@ class ProcessPlayer(Player):
 
     def last_words(self) -> str:
         return self.scheduler.last_words() if self.scheduler is not None else ""
+
+
+def events_handled(page: bytes, name: bytes) -> int:
+    """Number of handled events whose label contains `name`, from a scheduler's metrics."""
+    return sum(
+        int(float(line.rsplit(b" ", 1)[1]))
+        for line in page.splitlines()
+        if line.startswith(_HANDLED) and name in line
+    )
 
 
 async def wipe(client: RestClient, scenario: Scenario) -> None:

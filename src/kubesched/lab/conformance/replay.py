@@ -27,21 +27,13 @@ from kubesched.insight.state.virtual_loop import VirtualLoop
 from kubesched.lab.conformance.extender_server import ExtenderServer
 from kubesched.lab.conformance.player import Player, kind_of_document
 from kubesched.lab.conformance.recordings import RecordingError
-from kubesched.lab.conformance.sequences import Decision, Json, Sequence
+from kubesched.lab.conformance.sequences import CONFIGURATION, Decision, Json, Sequence
 from kubesched.lab.conformance.watching import Pods, Volumes
 from kubesched.playground.apimachinery.schema.table import type_of_kind
 from kubesched.playground.registry.binding import TOPOLOGY_LABELS
 from kubesched.playground.registry.patching.merge_patch import apply_merge_patch
 from kubesched.playground.registry.patching.strategic import apply_strategic_patch
 from kubesched.testing.control_plane import ControlPlaneError
-
-CONFIGURATION: Json = {
-    "apiVersion": "kubescheduler.config.k8s.io/v1",
-    "kind": "KubeSchedulerConfiguration",
-    "parallelism": 1,
-    "percentageOfNodesToScore": 100,
-}
-"""Make kube-scheduler deterministic: no parallelism, and all nodes are evaluated."""
 
 _JSON = [(b"content-type", b"application/json")]
 

@@ -10,13 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
-import yaml
 
 from kubesched.base.errors import KubeschedError
 from kubesched.config.references import REFERENCES
@@ -33,7 +31,8 @@ from kubesched.lab.conformance.generate_sequence import sequence
 from kubesched.lab.conformance.play import play, wipe
 from kubesched.lab.conformance.play_groups import GroupPlayer
 from kubesched.lab.conformance.player import PlayResult
-from kubesched.lab.conformance.sequences import Decision, Json, Sequence
+from kubesched.lab.conformance.sequences import Decision, Sequence
+from kubesched.lab.contestants import Contestant
 from kubesched.testing.control_plane import SERVES_GROUPS, Assets, ControlPlane, control_plane
 
 _WORD = re.compile(r"\w+")
@@ -127,11 +126,8 @@ class Stages:
         self, assets: Assets, theirs: ControlPlane, ours: ControlPlane, reference_version: str
     ) -> None:
         self._theirs, self._ours = theirs, ours
-        self._kube_scheduler: list[str | Path] = [assets.kube_scheduler]
-        self._kubesched: list[str | Path] = [
-            *(sys.executable, "-m", "kubesched", "run"),
-            f"--reference-version={reference_version}",
-        ]
+        self._kube_scheduler = Contestant.kube_scheduler(assets, REFERENCES[reference_version])
+        self._kubesched = Contestant.kubesched(REFERENCES[reference_version])
 
     async def play(self, scenario: Sequence) -> Played:
         """Play on both at the same time, with new schedulers."""
@@ -153,40 +149,10 @@ class Stages:
         return Played(scenario, theirs.result(), ours.result(), difference)
 
 
-async def _play_on(
-    plane: ControlPlane, program: list[str | Path], scenario: Sequence
-) -> PlayResult:
+async def _play_on(plane: ControlPlane, contestant: Contestant, scenario: Sequence) -> PlayResult:
+    player_class = GroupPlayer if scenario.gates else None
     async with extender_server(plane.client, scenario.extenders) as extenders:
-        config = _write_configuration(plane, extenders.configured(scenario.configuration))
-        command = [*program, f"--config={config}"]
-        if not scenario.gates:
-            return await play(plane, command, scenario, extenders)
-        command.append(f"--feature-gates={_gates(scenario.gates)}")
-        return await play(plane, command, scenario, extenders, GroupPlayer)
-
-
-def _gates(names: Iterable[str]) -> str:
-    return ",".join(f"{name}=true" for name in names)
-
-
-def _write_configuration(plane: ControlPlane, configuration: Json) -> Path:
-    config = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        **configuration,
-        # These two make kube-scheduler deterministic.
-        "parallelism": 1,
-        "percentageOfNodesToScore": 100,
-        "leaderElection": {"leaderElect": False},
-        "clientConnection": {
-            "kubeconfig": str(plane.scheduler_kubeconfig),
-            "qps": 1000,
-            "burst": 1000,
-        },
-    }
-    path = plane.folder / "scheduler-config.yaml"
-    path.write_text(yaml.safe_dump(config))
-    return path
+        return await play(plane, contestant, scenario, extenders, player_class)
 
 
 async def version_of(assets: Assets) -> str:

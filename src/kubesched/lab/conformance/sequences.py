@@ -20,6 +20,14 @@ from kubesched.api.names import key_of_manifest
 
 Json = dict[str, Any]
 
+CONFIGURATION: Json = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+    "parallelism": 1,
+    "percentageOfNodesToScore": 100,
+}
+"""Makes kube-scheduler deterministic: no parallelism, and all nodes are evaluated."""
+
 EPOCH = "2026-01-01T00:{minute:02}:{second:02}Z"
 """Start times of pods, by their number."""
 

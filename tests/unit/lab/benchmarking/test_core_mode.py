@@ -457,9 +457,7 @@ def test_the_same_seed_gives_the_same_placements(tmp_path):
                 super().__init__(*args, **kwargs)
                 cluster = self
 
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("kubesched.lab.benchmarking.core_mode.CoreCluster", Watched)
-            run_core(find(["MixedTemplates/tiny"])[0], ONCE)
+        run_core(find(["MixedTemplates/tiny"])[0], replace(ONCE, make_cluster=Watched))
         for pod in cluster.objects(Pod):
             results[pod.metadata.name] = pod.spec.node_name
         return results

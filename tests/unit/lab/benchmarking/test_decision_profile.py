@@ -7,6 +7,7 @@ import pytest
 
 from kubesched.api import pprof
 from kubesched.lab.benchmarking.end_to_end.decision_profile import DecisionProfile, is_of_decision
+from kubesched.lab.contestants import ALLOCATIONS
 
 SCHEDULER = "k8s.io/kubernetes/pkg/scheduler"
 CYCLE = (f"{SCHEDULER}.(*Scheduler).schedulingCycle", f"{SCHEDULER}.(*Scheduler).scheduleOnePod")
@@ -78,14 +79,13 @@ def test_profiles_are_taken_in_a_row_until_the_stretch_is_over():
     class Process:
         asked = 0
 
-        async def cpu_profile(self, seconds):
-            lengths.append(seconds)
+        async def get(self, path, query=None):
+            if path == ALLOCATIONS:
+                Process.asked += 1
+                return allocations_of(cycle=Process.asked)
+            lengths.append(int(query["seconds"]))
             profile.is_over = len(lengths) == 5
             return profile_of(cycle=1, collector=1)
-
-        async def allocations(self):
-            Process.asked += 1
-            return allocations_of(cycle=Process.asked)
 
     asyncio.run(profile.take(Process()))
     assert lengths == [1, 2, 4, 8, 8]

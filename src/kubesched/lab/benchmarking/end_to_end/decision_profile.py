@@ -13,18 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from kubesched.api import pprof
-
-
-class Profiled(Protocol):
-    """A process that serves its own profiles."""
-
-    async def cpu_profile(self, seconds: int) -> bytes: ...
-
-    async def allocations(self) -> bytes: ...
-
+from kubesched.lab.contestants import ALLOCATIONS, CPU_PROFILE, RunningScheduler
 
 LONGEST_S = 8
 """A profile's length is fixed in advance; short ones end soon after the measured interval."""
@@ -65,14 +56,14 @@ class DecisionProfile:
     is_over: bool = False
     """The interval has ended; no further profile is taken."""
 
-    async def take(self, process: Profiled) -> None:
+    async def take(self, process: RunningScheduler) -> None:
         """Take profiles until the interval is over and the last profile is complete."""
-        self.add_allocations(await process.allocations(), sign=-1)
+        self.add_allocations(await process.get(ALLOCATIONS), sign=-1)
         seconds = 1
         while not self.is_over:
-            self.add(await process.cpu_profile(seconds))
+            self.add(await process.get(CPU_PROFILE, {"seconds": str(seconds)}))
             seconds = min(2 * seconds, LONGEST_S)
-        self.add_allocations(await process.allocations())
+        self.add_allocations(await process.get(ALLOCATIONS))
 
     def add(self, data: bytes) -> None:
         """Raises `ProtobufError`."""

@@ -18,7 +18,6 @@ from kubesched.base.errors import KubeschedError, NotFound
 from kubesched.insight.state.memory import MemoryListers
 from kubesched.lab.benchmarking import operations as ops
 from kubesched.lab.benchmarking.device_claims import allocated_claims
-from kubesched.lab.benchmarking.end_to_end.contestants import RunningScheduler
 from kubesched.lab.benchmarking.end_to_end.creating import (
     Creator,
 )
@@ -34,6 +33,7 @@ from kubesched.lab.benchmarking.end_to_end.observing import BindingObserver, Sta
 from kubesched.lab.benchmarking.end_to_end.planes import Plane
 from kubesched.lab.benchmarking.end_to_end.volumes import Provisioner
 from kubesched.lab.benchmarking.templates import Manifest
+from kubesched.lab.contestants import RunningScheduler
 
 Start = Callable[[], contextlib.AbstractAsyncContextManager[RunningScheduler]]
 T = TypeVar("T")
@@ -301,7 +301,7 @@ class Driver:
         page = None
         if not is_drained:
             assert self._scheduler is not None, "the scheduler is at work"
-            page = await self._scheduler.page()
+            page = MetricPage((await self._scheduler.get("/metrics")).decode())
         # Events about earlier pods may still be in flight and must not count here.
         events, _ = await until_settled(
             self._plane, self._clock, len(self._observer.moments), before=0
@@ -333,7 +333,7 @@ class Driver:
                 began_at=stretch.began_at,
                 counts_from_first=stretch.is_drained,
                 log=self.log,
-                pages=(stretch.page, await self._scheduler.page()),
+                pages=(stretch.page, MetricPage((await self._scheduler.get("/metrics")).decode())),
                 events=events,
                 settled_at=settled_at,
                 profile=stretch.profile,

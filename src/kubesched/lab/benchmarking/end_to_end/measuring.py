@@ -16,7 +16,6 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kubesched.base.clock import Clock
-from kubesched.lab.benchmarking.end_to_end.contestants import RunningScheduler
 from kubesched.lab.benchmarking.end_to_end.decision_profile import DecisionProfile
 from kubesched.lab.benchmarking.end_to_end.metric_pages import HistogramView, Labels, MetricPage
 from kubesched.lab.benchmarking.end_to_end.planes import Plane, count_objects
@@ -27,6 +26,7 @@ from kubesched.lab.benchmarking.results import (
     ProcessUse,
     percentiles,
 )
+from kubesched.lab.contestants import RunningScheduler
 from kubesched.testing.control_plane import Process
 
 EVENTS_PATH = "/apis/events.k8s.io/v1/events"

@@ -20,7 +20,7 @@ _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)",?')
 
 
 class MetricsError(KubeschedError):
-    """A metrics page cannot be fetched or parsed."""
+    """A metrics page cannot be parsed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,6 @@ import yaml
 
 from kubesched.base.clock import Clock, SystemClock
 from kubesched.base.errors import KubeschedError
-from kubesched.lab.benchmarking.end_to_end.contestants import (
-    Contestant,
-    running,
-)
 from kubesched.lab.benchmarking.end_to_end.driving import Driver, NotPlayableError, Pace
 from kubesched.lab.benchmarking.end_to_end.measuring import (
     DRIVER,
@@ -33,6 +29,10 @@ from kubesched.lab.benchmarking.end_to_end.observing import observed_bindings
 from kubesched.lab.benchmarking.end_to_end.planes import Plane, embedded_plane, real_plane
 from kubesched.lab.benchmarking.results import EndToEnd, Mode, RunResult
 from kubesched.lab.benchmarking.workload_files import Workload
+from kubesched.lab.contestants import (
+    Contestant,
+    running,
+)
 from kubesched.testing.control_plane import Assets
 
 EMBEDDED = "embedded"

@@ -1,4 +1,4 @@
-"""The measured schedulers: how each is started, probed, scraped and stopped.
+"""The schedulers that are measured or compared: how each is started, probed and stopped.
 
 Both get the same configuration file and client limits, and a control plane each. Each scheduler
 uses the encoding that suits it best.
@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import yaml
 
@@ -19,8 +20,6 @@ from kubesched.base.errors import ApiError, TransportError
 from kubesched.base.version import __version__
 from kubesched.client.rest import RestClient
 from kubesched.config.references import DEFAULT_REFERENCE, Reference
-from kubesched.lab.benchmarking.end_to_end.metric_pages import MetricPage, MetricsError
-from kubesched.lab.benchmarking.end_to_end.planes import Plane
 from kubesched.testing.control_plane import (
     Assets,
     ControlPlaneError,
@@ -36,9 +35,19 @@ CLIENT_LIMIT = 10_000
 """Requests per second, equal for all contestants; high enough to have no effect."""
 READY_TIMEOUT_S = 120.0
 _POLL_S = 0.05
-_PROFILE = "/debug/pprof/profile"
-_ALLOCATIONS = "/debug/pprof/allocs"
-_OPEN_PATHS = f"/healthz,/readyz,/livez,/metrics,{_PROFILE},{_ALLOCATIONS}"
+CPU_PROFILE = "/debug/pprof/profile"
+ALLOCATIONS = "/debug/pprof/allocs"
+_OPEN_PATHS = f"/healthz,/readyz,/livez,/metrics,{CPU_PROFILE},{ALLOCATIONS}"
+
+
+class Plane(Protocol):
+    """What a scheduler needs of its control plane."""
+
+    @property
+    def folder(self) -> Path: ...
+
+    @property
+    def scheduler_kubeconfig(self) -> Path: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,26 +90,16 @@ class RunningScheduler:
         """Raises `ControlPlaneError` if the process has ended."""
         self._process.check()
 
-    async def page(self) -> MetricPage:
-        """Current metrics. Raises `MetricsError`."""
-        try:
-            return MetricPage((await self._client.get_raw("/metrics")).decode())
-        except (ApiError, TransportError) as error:
-            raise MetricsError(f"{self._process.name} does not show its metrics: {error}") from None
+    def last_words(self) -> str:
+        return self._process.last_words()
 
-    async def cpu_profile(self, seconds: int) -> bytes:
-        """CPU profile, starting now. Raises `MetricsError`."""
-        return await self._profile(_PROFILE, {"seconds": str(seconds)})
-
-    async def allocations(self) -> bytes:
-        """Allocation profile since the start. Raises `MetricsError`."""
-        return await self._profile(_ALLOCATIONS, {})
-
-    async def _profile(self, path: str, query: dict[str, str]) -> bytes:
+    async def get(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
+        """One of its pages. Raises `ControlPlaneError`."""
         try:
             return await self._client.get_raw(path, query)
         except (ApiError, TransportError) as error:
-            raise MetricsError(f"{self._process.name} shows no profile: {error}") from None
+            message = f"{self._process.name} does not show {path}: {error}"
+            raise ControlPlaneError(message) from None
 
     async def until_ready(self) -> None:
         """Wait until it is ready. Raises `ControlPlaneError` after a deadline."""
@@ -129,6 +128,7 @@ async def running(
     plane: Plane,
     config: Mapping[str, Any],
     feature_gates: Mapping[str, bool] | None = None,
+    flags: Sequence[str] = (),
 ) -> AsyncIterator[RunningScheduler]:
     """Run the scheduler on a plane for the duration of the block."""
     (port,) = free_ports(1)
@@ -142,6 +142,7 @@ async def running(
         f"--cert-dir={plane.folder / contestant.name}",
         # Scraping must not trigger an access review at the API server.
         f"--authorization-always-allow-paths={_OPEN_PATHS}",
+        *flags,
     ]
     if feature_gates:
         gates = ",".join(f"{name}={str(on).lower()}" for name, on in sorted(feature_gates.items()))
