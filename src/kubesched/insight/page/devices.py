@@ -11,7 +11,9 @@ from kubesched.api.resource_v1 import ResourceClaim, ResourceSlice
 from kubesched.client.informers.factory import UndeclaredKind
 from kubesched.framework.nodes.columns import Indices
 from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.insight.explain.devices import holders_of
 from kubesched.insight.page.columns import Array
+from kubesched.plugins.dynamic_resources.structured.allocated_state import DeviceID
 from kubesched.scheduler.factory import Assembly
 
 PREFIX: Final = "devices "
@@ -31,12 +33,12 @@ def device_columns(assembly: Assembly, rows: Indices) -> tuple[list[str], dict[s
         return [], {}
     slices, claims = (lister.list() for lister in listers)
     offered = _offered(slices)
-    taken = _allocated(claims) & offered.keys()
-    drivers = sorted({driver for driver, _, _ in offered})
+    taken = holders_of(claims).keys() & offered.keys()
+    drivers = sorted({device.driver for device in offered})
     columns: dict[str, Array] = {}
     for driver in drivers:
-        mine = [key for key in offered if key[0] == driver]
-        used = [offered[key] for key in taken if key[0] == driver]
+        mine = [key for key in offered if key.driver == driver]
+        used = [offered[key] for key in taken if key.driver == driver]
         columns[f"allocatable {PREFIX}{driver}"] = _counts(
             assembly.table, rows, (offered[key] for key in mine)
         )
@@ -54,39 +56,20 @@ def _listers(assembly: Assembly) -> tuple[Any, Any] | None:
         return None
 
 
-_Device = tuple[str, str, str]
-"""Driver, pool and name."""
-
-
-def _offered(slices: Iterable[ResourceSlice]) -> dict[_Device, str]:
+def _offered(slices: Iterable[ResourceSlice]) -> dict[DeviceID, str]:
     """Device -> node. Only the newest generation of a pool counts."""
-    newest: dict[tuple[str, str], int] = {}
-    local = [resource_slice for resource_slice in slices if resource_slice.spec.node_name]
-    for resource_slice in local:
-        pool = (resource_slice.spec.driver, resource_slice.spec.pool.name)
-        newest[pool] = max(newest.get(pool, 0), resource_slice.spec.pool.generation)
-    return {
-        (
-            resource_slice.spec.driver,
-            resource_slice.spec.pool.name,
-            device.name,
-        ): resource_slice.spec.node_name or ""
-        for resource_slice in local
-        if resource_slice.spec.pool.generation
-        == newest[resource_slice.spec.driver, resource_slice.spec.pool.name]
-        for device in resource_slice.spec.devices or ()
-    }
-
-
-def _allocated(claims: Iterable[ResourceClaim]) -> set[_Device]:
-    """Devices allocated to a claim, except by admin access."""
-    return {
-        (result.driver, result.pool, result.device)
-        for claim in claims
-        if claim.status.allocation is not None
-        for result in claim.status.allocation.devices.results or ()
-        if not result.admin_access
-    }
+    pools: dict[tuple[str, str], tuple[int, dict[DeviceID, str]]] = {}
+    for spec in (each.spec for each in slices if each.spec.node_name):
+        pool = spec.driver, spec.pool.name
+        newest, found = pools.get(pool, (-1, {}))
+        if spec.pool.generation > newest:
+            newest, found = spec.pool.generation, {}
+        if spec.pool.generation == newest:
+            found |= {
+                DeviceID(*pool, each.name): spec.node_name or "" for each in spec.devices or ()
+            }
+        pools[pool] = newest, found
+    return {device: node for _, found in pools.values() for device, node in found.items()}
 
 
 def _counts(table: NodeTable, rows: Indices, nodes: Iterable[str]) -> Array:

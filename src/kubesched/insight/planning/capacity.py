@@ -10,7 +10,7 @@ nowhere; nothing is evicted for it. Pods of a pod group are counted gang by gang
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -37,6 +37,7 @@ from kubesched.insight.planning.workloads import SCALED, TEMPLATED, Workloads
 from kubesched.insight.state.cluster_state import ClusterState
 from kubesched.insight.state.collector import collector_paused
 from kubesched.insight.state.planned_cluster import PlanError, PlannedCluster
+from kubesched.insight.state.replacements import with_volume_claims
 from kubesched.playground.apimachinery.objects import ChangeType
 from kubesched.playground.controllers.statefulset.identity import POD_INDEX_LABEL, POD_NAME_LABEL
 from kubesched.plugins.dynamic_resources import DynamicResources
@@ -85,14 +86,15 @@ class _Template:
         self,
         manifest: Manifest,
         pod: Pod,
-        claims: Sequence[PersistentVolumeClaim],
         per_replica: int,
+        *,
+        has_claims: bool,
     ) -> None:
+        """`has_claims`: each pod has its own, of a StatefulSet's templates or ephemeral volumes."""
         self.manifest = manifest
         self.per_replica = per_replica
         self.pod = pod
-        self._claims = claims
-        """Claims owned by one pod: from StatefulSet claim templates or ephemeral volumes."""
+        self._has_claims = has_claims
         self._first = PodInfo(pod)
         self._first.label_key = label_key_of(pod)
         self._is_ordinal = manifest.kind == "StatefulSet"
@@ -102,17 +104,16 @@ class _Template:
         self._base = base if manifest.kind in TEMPLATED else pod.metadata.name
         self._key = f"{pod.metadata.namespace}/{self._base}"
 
-    def copy(self, number: int) -> PodInfo:
-        """The pod with a number, counted from 0."""
+    def copy(self, world: PlannedCluster, number: int) -> PodInfo:
+        """The pod with a number, counted from 0; its claims are made."""
         pod = self.pod
         name = f"{self._base}-{number}"
         meta = structs.replace(pod.metadata, name=name, uid=f"{pod.metadata.uid}-{number}")
         if self._is_ordinal:
             own = {POD_NAME_LABEL: name, POD_INDEX_LABEL: str(number)}
             meta = structs.replace(meta, labels={**(meta.labels or {}), **own})
-        if self._claims:
-            spec = structs.replace(pod.spec, volumes=self._volumes(name))
-            return PodInfo(structs.replace(pod, metadata=meta, spec=spec))
+        if self._has_claims:
+            return PodInfo(with_volume_claims(world, pod, structs.replace(pod, metadata=meta)))
         info = PodInfo(structs.replace(pod, metadata=meta))
         if not self._is_ordinal:
             info.class_key, info.shape_key = self._first.class_key, self._first.shape_key
@@ -125,7 +126,6 @@ class _Template:
         first = self._first
         return not (
             self._is_ordinal
-            or self._claims
             or first.claims
             or first.pod.spec.resource_claims
             or first.requests.scalars  # may be backed by a device class
@@ -144,43 +144,8 @@ class _Template:
 
     def learn(self, info: PodInfo) -> None:
         """Share the scheduler's results for this pod with later copies."""
-        if not self._claims and not self._is_ordinal:
+        if not self._has_claims and not self._is_ordinal:
             self._first.class_key, self._first.shape_key = info.class_key, info.shape_key
-
-    def claims(self, info: PodInfo) -> Iterator[PersistentVolumeClaim]:
-        for claim in self._claims:
-            name = self._renamed(claim.metadata.name, info.name)
-            owners = [
-                structs.replace(owner, name=info.name, uid=info.uid)
-                for owner in claim.metadata.owner_references or ()
-            ]
-            meta = structs.replace(
-                claim.metadata, name=name, uid=f"{info.uid}/{name}", owner_references=owners or None
-            )
-            yield structs.replace(claim, metadata=meta)
-
-    def _volumes(self, name: str) -> list[Any]:
-        own = {claim.metadata.name for claim in self._claims}
-        return [
-            structs.replace(
-                volume,
-                persistent_volume_claim=structs.replace(
-                    volume.persistent_volume_claim,
-                    claim_name=self._renamed(volume.persistent_volume_claim.claim_name, name),
-                ),
-            )
-            if volume.persistent_volume_claim is not None
-            and volume.persistent_volume_claim.claim_name in own
-            else volume
-            for volume in self.pod.spec.volumes or ()
-        ]
-
-    def _renamed(self, claim: str, pod: str) -> str:
-        """`<template>-<pod>` for claims of StatefulSets, `<pod>-<volume>` for ephemeral volumes."""
-        old = self.pod.metadata.name
-        if claim.endswith(f"-{old}"):
-            return claim.removesuffix(old) + pod
-        return pod + claim.removeprefix(old)
 
 
 def _templates(
@@ -212,9 +177,8 @@ def _templates(
         workloads.create(manifest, replicas=1)
         workloads.run()
         pods = [obj for obj in made if isinstance(obj, Pod)]
-        claims = [obj for obj in made if isinstance(obj, PersistentVolumeClaim)]
         for obj in made:
-            if not isinstance(obj, Pod) and (not pods or obj not in claims):
+            if not isinstance(obj, Pod):
                 world.put(obj)
         if manifest not in counted:
             continue
@@ -222,7 +186,8 @@ def _templates(
             raise PlanError(f"{manifest}: makes no pod (is it paused or suspended?)")
         _check_profile(world, manifest, pods[0])
         per_replica = _wanted(manifest) if len(counted) > 1 else 1
-        templates.append(_Template(manifest, pods[0], claims, per_replica))
+        has_claims = any(isinstance(obj, PersistentVolumeClaim) for obj in made)
+        templates.append(_Template(manifest, pods[0], per_replica, has_claims=has_claims))
     return templates
 
 
@@ -280,10 +245,7 @@ class _Count:
         return self._limit, None
 
     def _copy_of(self, template: _Template, count: int, at: int, gang: int) -> PodInfo:
-        info = template.copy(gang * count + at)
-        for claim in template.claims(info):
-            self._world.put(claim)
-        return info
+        return template.copy(self._world, gang * count + at)
 
     def result(self, state: ClusterState) -> Capacity:
         pending = sum(not self._world.where(pod) for pod in self._world.objects(Pod))
@@ -349,7 +311,7 @@ class _Count:
 
     def _untried(self, template: _Template, number: int) -> Pod:
         """The failed pod under a new uid, since an eviction may be prepared for the old one."""
-        pod = template.copy(number).pod
+        pod = template.copy(self._world, number).pod
         meta = structs.replace(pod.metadata, uid=f"{pod.metadata.uid}/next")
         pod = structs.replace(pod, metadata=meta)
         self._world.listers.put(pod)  # preemption looks it up
@@ -381,10 +343,8 @@ class _Count:
         return place
 
     def _place(self, at: int, template: _Template, number: int) -> bool:
-        world, info = self._world, template.copy(number)
-        for claim in template.claims(info):
-            world.add(claim)
-        queued = self._queued(at, info)
+        world = self._world
+        queued = self._queued(at, template.copy(world, number))
         if queued is None:
             return False
         framework = self._framework_of(template)

@@ -20,6 +20,7 @@ from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.load import default_config
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.framework.registry import Registry
+from kubesched.insight.explain.workloads import find_workload
 from kubesched.insight.planning.deletion import doomed_pods
 from kubesched.insight.planning.drain import Drain, choose_nodes
 from kubesched.insight.planning.manifests import Manifest
@@ -271,23 +272,10 @@ class _Planning:
             "the pods of the file come in addition; "
             f"--replicas {manifest.kind.lower()}/{manifest.name}=N scales it"
             for manifest in self._changes.manifests
+            for where in [manifest.namespace or "default"]
             if manifest.kind in SCALABLE
-            and self._state_has(
-                manifest.kind, where := manifest.namespace or "default", manifest.name
-            )
+            and find_workload(self._state, manifest.kind, where, manifest.name).is_known
         ]
-
-    def _state_has(self, kind: str, namespace: str, name: str) -> bool:
-        if kind == "ReplicaSet":
-            return self._state.get(ReplicaSet, namespace, name) is not None
-        if kind == "StatefulSet":
-            return self._state.get(StatefulSet, namespace, name) is not None
-        return any(
-            owner.kind == kind and owner.name == name
-            for replica_set in self._state.of(ReplicaSet)
-            if replica_set.metadata.namespace == namespace
-            for owner in replica_set.metadata.owner_references or ()
-        )
 
     def _outcomes(self) -> tuple[list[Placed], list[Pod]]:
         """Newly placed pods and unplaced pods; pods that stayed on their node are in neither."""

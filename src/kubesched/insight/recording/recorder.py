@@ -93,13 +93,16 @@ class Recorder:
     #
     # Entries are passed as tuples of tag and fields, the form in which they are encoded.
 
+    def _add(self, tag: int, *fields: object) -> None:
+        self.clock.time = time = self._monotonic()
+        self._append((tag, time, *fields))
+
     def tick(self) -> None:
         self.clock.time = self._monotonic()
 
     def changed(self, resource: str, op: str, key: str, old: Any, new: Any) -> None:  # noqa: ANN401  # records of any kind
         """An informer is about to change its store."""
-        self.clock.time = time = self._monotonic()
-        self._append((CHANGED, time, resource, op, key, old, new))
+        self._add(CHANGED, resource, op, key, old, new)
 
     def attempt(self, info: QueuedPodInfo) -> None:
         self._attempts = number = self._attempts + 1
@@ -109,27 +112,23 @@ class Recorder:
             self._too_many_pending()
 
     def decided(self, info: QueuedPodInfo, node_name: str, status: Status | None) -> None:
-        self.clock.time = time = self._monotonic()
         pod = info.pod_info
         code = digest = ""
         if status is not None:
             code, digest = status.code.upstream_name, digest_of(status)
-        self._append((DECISION, time, self._attempts, pod.key, pod.uid, node_name, code, digest))
+        self._add(DECISION, self._attempts, pod.key, pod.uid, node_name, code, digest)
 
     def flushed(self) -> None:
-        self.clock.time = time = self._monotonic()
-        self._append((QUEUE_FLUSHED, time))
+        self._add(QUEUE_FLUSHED)
 
     async def reach(self, point: str, uid: str, status: Status | None = None) -> Status | None:
         if point in TASKS:
             actor.set(uid)
-        self.clock.time = time = self._monotonic()
-        self._append((REACHED, time, point, uid, None if status is None else outcome_of(status)))
+        self._add(REACHED, point, uid, None if status is None else outcome_of(status))
         return status
 
     def passed(self, point: str, uid: str) -> None:
-        self.clock.time = time = self._monotonic()
-        self._append((REACHED, time, point, uid, None))
+        self._add(REACHED, point, uid, None)
 
     @property
     def wants_checkpoint(self) -> bool:
@@ -140,22 +139,18 @@ class Recorder:
 
     def checkpoint(self, state: SchedulerState) -> None:
         self._checkpoints += 1
-        self.clock.time = time = self._monotonic()
-        self._append((CHECKPOINTED, time, self._timers, state))
+        self._add(CHECKPOINTED, self._timers, state)
 
     def began(self) -> None:
-        self.clock.time = time = self._monotonic()
-        self._append((SCHEDULING_BEGAN, time))
+        self._add(SCHEDULING_BEGAN)
 
     def ended(self) -> None:
-        self.clock.time = time = self._monotonic()
-        self._append((SCHEDULING_ENDED, time))
+        self._add(SCHEDULING_ENDED)
 
     def call_done(self, verb: str, key: str, error: Exception | None, result: object) -> None:
         """A plugin's call returned."""
-        self.clock.time = time = self._monotonic()
         what = None if error is None else error_of(error)
-        self._append((CALL_DONE, time, verb, f"{actor.get()} {key}", what, result))
+        self._add(CALL_DONE, verb, f"{actor.get()} {key}", what, result)
 
     def new_timer(self) -> int:
         """The number of the scheduler's next timer."""
@@ -163,8 +158,7 @@ class Recorder:
         return self._timers
 
     def timer_fired(self, number: int) -> None:
-        self.clock.time = time = self._monotonic()
-        self._append((TIMER_FIRED, time, number))
+        self._add(TIMER_FIRED, number)
 
     # -- the thread --------------------------------------------------------------------------------
 

@@ -154,18 +154,6 @@ class ClusterState:
     def __len__(self) -> int:
         return sum(len(by_key) for by_key in self._objects.values())
 
-    def copy(self) -> ClusterState:
-        """An independent state over the same (frozen) records."""
-        other = ClusterState(self.source)
-        other.resource_versions = dict(self.resource_versions)
-        other.missing = dict(self.missing)
-        other.notes = list(self.notes)
-        other.skipped = Counter(self.skipped)
-        other.finished_count = self.finished_count
-        other.duplicate_count = self.duplicate_count
-        other._objects = {kind: dict(by_key) for kind, by_key in self._objects.items()}
-        return other
-
     def describe(self) -> str:
         """One readable line with source and counts."""
         counts = ", ".join(

@@ -5,6 +5,7 @@ The twin tries every set of the changes in the search space, each on a scheduler
 
 from __future__ import annotations
 
+from copy import deepcopy
 from itertools import combinations
 from random import Random
 
@@ -371,7 +372,7 @@ LARGEST = 3
 
 def changed(state: ClusterState, pod: Pod, changes) -> tuple[ClusterState, Pod]:
     """The objects after the changes, as an API server would hold them."""
-    state = state.copy()
+    state = deepcopy(state)
     for change in changes:
         if isinstance(change, PodDeletion):
             meta = change.pod.metadata

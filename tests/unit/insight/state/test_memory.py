@@ -42,10 +42,3 @@ def test_objects_that_the_scheduler_refuses_are_named_and_left_out() -> None:
     assert len(filled.problems) == 1
     assert filled.problems[0].startswith("Node bad: ")
     assert filled.assembly.scheduler.cache.node_count == 1
-
-
-def test_a_copy_is_independent() -> None:
-    state = state_of(make_pod("a").build())
-    copy = state.copy()
-    assert copy.remove(Pod, "default", "a")
-    assert (state.count(Pod), copy.count(Pod)) == (1, 0)
