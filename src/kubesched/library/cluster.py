@@ -311,9 +311,9 @@ class Cluster:
         Raises:
             PlanError: a change is invalid; the message gives the cause.
         """
+        from kubesched.insight.planning.existing_workloads import Scale
         from kubesched.insight.planning.nodes import NewNodes
         from kubesched.insight.planning.plan import Changes, make_plan
-        from kubesched.insight.planning.scaling import Scale
 
         for names in (scale, add_nodes, delete, drain, remove_nodes):
             if isinstance(names, str):

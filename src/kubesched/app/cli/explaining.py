@@ -266,7 +266,9 @@ def _explain_workload(args: argparse.Namespace, state: ClusterState, explainer: 
 
 
 def _find_workload(args: argparse.Namespace, state: ClusterState) -> Workload:
-    from kubesched.insight.planning.deletion import workload_named  # imports the controllers
+    from kubesched.insight.planning.existing_workloads import (
+        workload_named,  # imports the controllers
+    )
 
     kind, namespace, name = workload_named(args.workload, _namespace(args), "explain workload")
     workload = find_workload(state, kind, namespace, name)

@@ -12,9 +12,9 @@ from kubesched.app.cli.records import write_record
 from kubesched.app.cli.sources import load_configuration, load_state
 
 if TYPE_CHECKING:
+    from kubesched.insight.planning.existing_workloads import Scale
     from kubesched.insight.planning.model import Plan
     from kubesched.insight.planning.nodes import NewNodes
-    from kubesched.insight.planning.scaling import Scale
 
 DESCRIPTION = """\
 Show what would happen: where new pods would go, who would be evicted and where they would come
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _replicas(text: str) -> int | Scale:
-    from kubesched.insight.planning.scaling import Scale
+    from kubesched.insight.planning.existing_workloads import Scale
 
     return int(text) if text.isdecimal() else Scale.parse(text)
 
@@ -77,9 +77,9 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _plan(args: argparse.Namespace) -> Plan:
+    from kubesched.insight.planning.existing_workloads import Scale
     from kubesched.insight.planning.manifests import read_manifests
     from kubesched.insight.planning.plan import Changes, make_plan
-    from kubesched.insight.planning.scaling import Scale
 
     config, gates = load_configuration(args)
     changes = Changes(

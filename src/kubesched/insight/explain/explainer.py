@@ -33,7 +33,7 @@ from kubesched.insight.explain.fixes.changes import edited
 from kubesched.insight.explain.fixes.pod_edits import set_scheduler
 from kubesched.insight.explain.fixes.rehearsal import Copy, Rehearsals
 from kubesched.insight.explain.fixes.search import FixSearch, changes_for_entry
-from kubesched.insight.explain.judging import is_hopeless, reasons_of
+from kubesched.insight.explain.judging import is_hopeless, reasons_of, summary_of
 from kubesched.insight.explain.missing import missing_for
 from kubesched.insight.explain.model import (
     Condition,
@@ -49,12 +49,11 @@ from kubesched.insight.explain.model import (
     WaitingFor,
     WokenBy,
 )
-from kubesched.insight.explain.permit import held_at_permit, held_now
 from kubesched.insight.explain.reasons import DEVICES_UNAVAILABLE
 from kubesched.insight.explain.rows import chosen_of, node_rows
 from kubesched.insight.explain.selection import Selection, every_node
-from kubesched.insight.explain.summaries import summary_of
 from kubesched.insight.explain.volumes import nearest, volume_needs
+from kubesched.insight.explain.waiting import held_at_permit, held_now
 from kubesched.insight.state.cluster_state import ClusterState
 from kubesched.insight.state.memory import state_of_listers
 from kubesched.scheduler.algorithm import ScheduleResult

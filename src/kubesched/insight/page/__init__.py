@@ -2,8 +2,7 @@
 
     source        what is shown: a running scheduler, a watched cluster, a dump, a recording
     columns       typed arrays with a JSON header, the transfer format
-    nodes         the node table as columns, changed rows, and one node in full
-    devices       devices per node and driver
+    nodes         the node table and devices as columns, changed rows, and one node in full
     pending       pending pods in queue order
     attempts      decisions from a scheduler's ring, a recording, or the pods' conditions
     decision      one pod's explanation with the whole matrix of nodes and plugins

@@ -17,9 +17,8 @@ from typing import Any, Final
 import msgspec
 
 from kubesched.base.http_server.event_stream import Event
-from kubesched.insight.page import devices
 from kubesched.insight.page.attempts import from_ring
-from kubesched.insight.page.nodes import changed_rows, identities, resources_of
+from kubesched.insight.page.nodes import changed_rows, device_version, identities, resources_of
 from kubesched.insight.page.source import Source
 
 PERIOD_S: Final = 0.1
@@ -85,7 +84,7 @@ class Updates:
             table.node_log.end,
             0 if ring is None else ring.count,
             len(resources_of(table)),
-            devices.version(self._source.view.assembly),
+            device_version(self._source.view.assembly),
         )
 
     async def events(self, last_event_id: str) -> AsyncGenerator[Event, None]:

@@ -2,27 +2,36 @@
 
 Loading a cluster into a scheduler takes ten times as long as planning a few pods, so the next
 cluster is loaded ahead, while the user reads the answer or types.
+
+What the forms ask for comes as YAML of kind `Changes` (docs/reference/page.md). It comes over the
+network and never names a file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from difflib import get_close_matches
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from kubesched.api.core_v1 import Pod
+from kubesched.api.names import key_of
 from kubesched.config.defaults import without_extenders
 from kubesched.config.features import FeatureGates
 from kubesched.config.load import load
 from kubesched.config.types import KubeSchedulerConfiguration
-from kubesched.insight.page.changes import MAX_PODS, read_changes
 from kubesched.insight.page.nodes import placements
+from kubesched.insight.planning.existing_workloads import Scale
 from kubesched.insight.planning.manifests import Manifest, parse_manifests
 from kubesched.insight.planning.model import Plan
+from kubesched.insight.planning.nodes import NewNodes
 from kubesched.insight.planning.plan import Changes, plan_in
 from kubesched.insight.state.cluster_state import ClusterState
 from kubesched.insight.state.planned_cluster import PlanError, PlannedCluster
+from kubesched.insight.state.replacements import is_daemon, is_mirror
 from kubesched.plugins.registry import in_tree_registry
 
 CONFIGURATION: Final = "KubeSchedulerConfiguration"
@@ -117,3 +126,59 @@ def differences(before: Plan, after: Plan) -> list[dict[str, str]]:
         for name in names
         if nodes_before.get(name, "") != nodes_after.get(name, "")
     ]
+
+
+MAX_PODS: Final = 20_000
+_UNKNOWN: Final = re.compile("unknown field `(.*?)`")
+_Name = Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class ChangesDocument(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """Changes of a cluster; workloads are `KIND/NAMESPACE/NAME`."""
+
+    api_version: Literal["kubesched/v1"]
+    kind: Literal["Changes"]
+    drain: list[_Name] = []
+    delete: list[_Name] = []
+    scale: dict[_Name, Annotated[int, msgspec.Meta(ge=0, le=MAX_PODS)]] = {}
+    add_nodes: dict[_Name, Annotated[int, msgspec.Meta(ge=1, le=1000)]] = {}
+    """How many, by the node that they are like."""
+    requests: dict[_Name, dict[str, str]] = {}
+    place_again: bool = False
+    """Every pod of a controller is made anew."""
+
+
+def read_changes(manifests: Iterable[Manifest], state: ClusterState) -> Changes:
+    """The changes of the last of these documents.
+
+    Raises:
+        PlanError: a field is unknown or invalid; the message names it, and the nearest one.
+    """
+    changes = Changes()
+    for manifest in manifests:
+        document = _read(manifest)
+        again = state.of(Pod) if document.place_again else ()
+        changes = Changes(
+            drain=document.drain,
+            delete=document.delete
+            + [f"pod/{key_of(pod.metadata)}" for pod in again if _comes_back(pod)],
+            scale=[Scale(workload, count) for workload, count in document.scale.items()],
+            add_nodes=[NewNodes(count, like, "") for like, count in document.add_nodes.items()],
+            requests=document.requests,
+        )
+    return changes
+
+
+def _read(manifest: Manifest) -> ChangesDocument:
+    try:
+        return msgspec.convert(manifest.obj, ChangesDocument)
+    except msgspec.ValidationError as error:
+        unknown = _UNKNOWN.search(str(error))
+        known = ChangesDocument.__struct_encode_fields__
+        nearest = get_close_matches(unknown[1], known, n=1) if unknown is not None else ()
+        hint = f"; did you mean {nearest[0]}?" if nearest else ""
+        raise PlanError(f"{manifest}: {error}{hint}") from None
+
+
+def _comes_back(pod: Pod) -> bool:
+    return pod.metadata.controller() is not None and not is_daemon(pod) and not is_mirror(pod)

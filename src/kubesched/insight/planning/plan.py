@@ -21,8 +21,14 @@ from kubesched.config.load import default_config
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.framework.registry import Registry
 from kubesched.insight.explain.workloads import find_workload
-from kubesched.insight.planning.deletion import doomed_pods
 from kubesched.insight.planning.drain import Drain, choose_nodes
+from kubesched.insight.planning.existing_workloads import (
+    SCALABLE,
+    Scale,
+    doomed_pods,
+    pods_to_renew,
+    surplus_pods,
+)
 from kubesched.insight.planning.manifests import Manifest
 from kubesched.insight.planning.model import (
     Evicted,
@@ -34,8 +40,6 @@ from kubesched.insight.planning.model import (
     Utilisation,
 )
 from kubesched.insight.planning.nodes import NewNodes, add_nodes, put_node
-from kubesched.insight.planning.requests import pods_to_renew
-from kubesched.insight.planning.scaling import SCALABLE, Scale, surplus_pods
 from kubesched.insight.planning.stops import stop_of, zone_of
 from kubesched.insight.planning.utilisation import tightest, utilisation_of
 from kubesched.insight.planning.workloads import Workloads

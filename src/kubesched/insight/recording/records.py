@@ -5,18 +5,24 @@ clock; the segment header maps it to wall-clock time.
 
 An updated object is written as the top-level parts that differ from its previous version (most pod
 updates change only the status). Reading needs the previous versions, which a checkpoint provides.
+
+Annotations that scheduling does not read are replaced by a single digest, under a key that is not
+stored anywhere: they may hold private data (`kubectl apply` stores the whole manifest in one), and
+decisions depend on them only in that any change is an event.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 from msgspec import structs
 
-from kubesched.api.meta import Record
-from kubesched.insight.recording.redaction import redacted
+from kubesched.api.meta import ObjectMeta, Record
+from kubesched.insight.state.redaction import ANNOTATIONS_READ
 from kubesched.scheduler.checkpoint import SchedulerState
 
 Parts = dict[str, Any]
@@ -244,3 +250,27 @@ def patched(old: Any, parts: msgspec.Raw) -> Any:  # noqa: ANN401  # a record of
         if field is not None:  # otherwise a field of a newer Kubernetes version
             changed[field[0]] = field[1].decode(raw)
     return structs.replace(old, **changed)
+
+
+OTHERS: Final = "kubesched/other-annotations"
+_KEY: Final = os.urandom(32)
+
+
+def redacted(parts: dict[str, Any]) -> dict[str, Any]:
+    """An object's top-level parts in their recorded form."""
+    kept = dict(parts)
+    if isinstance(meta := parts.get("metadata"), ObjectMeta):
+        kept["metadata"] = _stripped(meta)
+    return kept
+
+
+def _stripped(meta: ObjectMeta) -> ObjectMeta:
+    annotations = meta.annotations
+    if not annotations or annotations.keys() <= ANNOTATIONS_READ:
+        return meta
+    kept = {key: value for key, value in annotations.items() if key in ANNOTATIONS_READ}
+    digest = hashlib.blake2b(key=_KEY, digest_size=8)
+    for key in sorted(annotations.keys() - ANNOTATIONS_READ):
+        digest.update(f"{key}\0{annotations[key]}\0".encode("utf-8", "surrogatepass"))
+    kept[OTHERS] = digest.hexdigest()
+    return structs.replace(meta, annotations=kept)

@@ -1,4 +1,7 @@
-"""Redacts objects to what scheduling reads (table in `fields`)."""
+"""Redacts the objects of a snapshot to what scheduling reads.
+
+Records have few fields beyond that; the rest of an object is not decoded.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,10 @@ from typing import Any
 
 from msgspec import inspect, structs
 
+from kubesched.api import apps_v1, meta, resource_v1, scheduling_v1, storage_v1
+from kubesched.api.core_v1 import node, pod, references, storage
 from kubesched.api.meta import ObjectMeta, Record
 from kubesched.insight.state.cluster_state import ClusterState
-from kubesched.insight.state.fields import ANNOTATIONS_READ, DROPPED
 
 
 def redacted_state(state: ClusterState) -> ClusterState:
@@ -95,3 +99,50 @@ def _nested_records(kind: inspect.Type) -> list[type[Any]]:
     if isinstance(kind, inspect.UnionType):
         return [nested for member in kind.types for nested in _nested_records(member)]
     return []
+
+
+ANNOTATIONS_READ = frozenset(
+    (
+        "pv.kubernetes.io/bind-completed",
+        "pv.kubernetes.io/bound-by-controller",
+        "pv.kubernetes.io/provisioned-by",
+        "storage.alpha.kubernetes.io/migrated-plugins",
+        "storageclass.kubernetes.io/is-default-class",
+        "volume.beta.kubernetes.io/storage-class",
+        "volume.kubernetes.io/selected-node",
+        "volume.kubernetes.io/storage-provisioner",
+        "resource.kubernetes.io/extended-resource-claim",
+        "resource.kubernetes.io/pod-claim-name",
+    )
+)
+"""The annotations that are kept."""
+
+DROPPED: dict[type[Any], str] = {
+    meta.ObjectMeta: "generate_name finalizers",
+    meta.Condition: "message",
+    pod.PodCondition: "message",
+    node.NodeCondition: "message",
+    storage.PersistentVolumeClaimCondition: "message",
+    apps_v1.ControllerCondition: "message",
+    pod.ContainerStateWaiting: "message",
+    storage.PersistentVolumeStatus: "message",
+    storage_v1.StorageClass: "parameters mount_options",
+    scheduling_v1.PriorityClass: "description",
+    references.ObjectReference: "field_path",
+    pod.PodSpec: "service_account_name",
+    pod.ContainerPort: "name",
+    pod.PodStatus: "message host_ip pod_ip",
+    pod.HostIP: "ip",
+    pod.PodIP: "ip",
+    pod.ContainerStateTerminated: "message container_id",
+    node.NodeSpec: "pod_cidr pod_cidrs provider_id",
+    node.NodeStatus: "volumes_in_use",
+    node.NodeAddress: "type address",
+    node.NodeSystemInfo: "machine_id system_uuid boot_id"
+    " kernel_version os_image container_runtime_version kube_proxy_version",
+    node.AttachedVolume: "name device_path",
+    resource_v1.OpaqueDeviceConfiguration: "parameters",
+    resource_v1.AllocatedDeviceStatus: "data",
+    resource_v1.NetworkDeviceData: "interface_name ips hardware_address",
+}
+"""Record -> names of the fields that are left out."""

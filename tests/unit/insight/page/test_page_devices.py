@@ -2,8 +2,7 @@
 
 from kubesched.api import codec
 from kubesched.api.resource_v1 import ResourceClaim, ResourceSlice
-from kubesched.insight.page.devices import device_columns, version
-from kubesched.insight.page.nodes import live_rows
+from kubesched.insight.page.nodes import device_columns, device_version, live_rows
 from kubesched.insight.state.cluster_state import ClusterState
 from kubesched.insight.state.memory import in_memory_scheduler
 from kubesched.testing import make_node
@@ -67,6 +66,6 @@ def test_a_cluster_without_devices_has_no_such_columns():
 def test_the_version_changes_with_claims():
     state = ClusterState("test")
     scheduler = in_memory_scheduler(state)
-    before = version(scheduler.assembly)
+    before = device_version(scheduler.assembly)
     scheduler.listers.put(claim_of("x", "a", "gpu-1"))
-    assert version(scheduler.assembly) != before
+    assert device_version(scheduler.assembly) != before

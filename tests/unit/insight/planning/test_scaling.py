@@ -7,7 +7,7 @@ from planning_worlds import nodes, owned, planned
 
 from kubesched.api import codec
 from kubesched.api.apps_v1 import ReplicaSet
-from kubesched.insight.planning.scaling import Scale
+from kubesched.insight.planning.existing_workloads import Scale
 from kubesched.insight.state.planned_cluster import PlanError
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from kubesched.api.core_v1 import Namespace, Node, Pod, Service
 from kubesched.api.meta import CustomObject
 from kubesched.client.informers.sharing import Sharing
-from kubesched.insight.state import documents, streamed_list
+from kubesched.insight.state import documents
 from kubesched.insight.state.cluster_state import ClusterState
 from kubesched.insight.state.documents import DocumentReader
 from kubesched.insight.state.dumps import load_dumps, unpacked
@@ -244,7 +244,7 @@ def test_a_streamed_list_gives_what_a_whole_one_does(
     text = json.dumps(list_, indent=indent)
     chunks = [text[i : i + size].encode() for i in range(0, len(text), size)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(streamed_list, "PIECE_BYTES", size)
+        patch.setattr(documents, "PIECE_BYTES", size)
         patch.setattr(documents, "LONGEST_BEGINNING", 400)
         streamed = outcome_of(chunks)
     assert streamed == outcome_of([json.dumps(list_).encode()])
@@ -288,7 +288,7 @@ def outcome_of(chunks: list[bytes]) -> tuple[list[Any], list[str], Any]:
 def test_lines_of_problems_in_an_indented_list(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streamed_list, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(documents, "PIECE_BYTES", 1000)
     items = [{**POD, "metadata": {"name": f"p{n}", "namespace": "x"}} for n in range(50)]
     for at in (0, 20, 49):
         items[at] = {**items[at], "spec": {"containers": "none"}}

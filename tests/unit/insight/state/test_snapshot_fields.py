@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from kubesched.insight.state.cluster_state import KINDS
-from kubesched.insight.state.fields import DROPPED
+from kubesched.insight.state.redaction import DROPPED
 
 KEPT = Path(__file__).with_name("kept_in_snapshots.txt")
 

@@ -41,8 +41,12 @@ from kubesched.insight.explain.fixes.changes import (
 )
 from kubesched.insight.explain.fixes.claims import ClaimChanges
 from kubesched.insight.explain.fixes.commands import commands_for, is_to_be_made, template_owner
-from kubesched.insight.explain.fixes.conditions import Condition, conditions_at
-from kubesched.insight.explain.fixes.deletions import may_be_deleted, smallest_deletions
+from kubesched.insight.explain.fixes.conditions import (
+    Condition,
+    conditions_at,
+    may_be_deleted,
+    smallest_deletions,
+)
 from kubesched.insight.explain.fixes.pod_edits import gate_removals, lower_request, raise_skew
 from kubesched.insight.explain.fixes.rehearsal import Outcome, Rehearsals
 from kubesched.insight.explain.fixes.trials import Trials
