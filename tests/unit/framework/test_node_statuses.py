@@ -129,5 +129,3 @@ def test_classifying_finds_the_first_rejection_of_each_node(data) -> None:
         outcome.status_at(index) for index in failing.tolist()
     ]
     assert len(statuses) == len({(s.plugin, s.reasons) for s in statuses})
-    many_ids, many_statuses = outcome._classify_many(failing)
-    assert (ids.dtype, ids.tolist(), statuses) == (many_ids.dtype, many_ids.tolist(), many_statuses)

@@ -10,64 +10,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
-from typing import Final
 
 import numpy as np
 
 from kubesched.api.core_v1 import Node
-from kubesched.framework.nodes.columns import Indices, IntColumn, Ints, Mask, Rows
+from kubesched.framework.nodes.columns import IntColumn, Ints, Mask, Rows
 
 _HISTORY_LIMIT = 64
-
-_BLOCK_BITS: Final = 10
-_BLOCK: Final = 1 << _BLOCK_BITS
-_IN_BLOCK: Final = _BLOCK - 1
-
-
-class ImageRows:
-    """The rows that hold an image, as a bit mask per non-empty block of 1,024 rows.
-
-    An image on all nodes takes one bit per node, an image on few nodes some hundred bytes. Adding a
-    row takes constant time. A `set` is copied as it grows, and the sets of all images that every
-    node holds would be copied at the same node.
-    """
-
-    __slots__ = ("_count", "_masks")
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._masks: dict[int, int] = {}
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __contains__(self, row: int) -> bool:
-        return bool(self._masks.get(row >> _BLOCK_BITS, 0) >> (row & _IN_BLOCK) & 1)
-
-    def add(self, row: int) -> None:
-        block, bit = row >> _BLOCK_BITS, 1 << (row & _IN_BLOCK)
-        mask = self._masks.get(block, 0)
-        if not mask & bit:
-            self._masks[block] = mask | bit
-            self._count += 1
-
-    def discard(self, row: int) -> None:
-        block, bit = row >> _BLOCK_BITS, 1 << (row & _IN_BLOCK)
-        mask = self._masks.get(block, 0)
-        if mask & bit:
-            self._count -= 1
-            if mask == bit:
-                del self._masks[block]
-            else:
-                self._masks[block] = mask ^ bit
-
-    def holds(self, length: int) -> Mask:
-        """Whether each row holds the image; `length` must exceed every row."""
-        blocks = np.zeros(((length + _IN_BLOCK) >> _BLOCK_BITS, _BLOCK >> 3), dtype=np.uint8)
-        for block, mask in self._masks.items():
-            blocks[block] = np.frombuffer(mask.to_bytes(_BLOCK >> 3, "little"), dtype=np.uint8)
-        bits = np.unpackbits(blocks.reshape(-1), count=length, bitorder="little")
-        return bits.view(np.bool_)
 
 
 class ImageState:
@@ -78,7 +27,7 @@ class ImageState:
     def __init__(self, size_bytes: int) -> None:
         self.size_bytes = size_bytes
         self._compact_above = _HISTORY_LIMIT
-        self.rows = ImageRows()
+        self.rows: set[int] = set()
         self.versions: list[int] = []
         self.counts: list[int] = []
 
@@ -193,19 +142,6 @@ class ImageIndex:
         self._refreshed_at.cells[row] = self._newest_refresh = self.version
         return bool(self._of_row[row])
 
-    def refresh_rows(self, rows: Rows) -> None:
-        """Like `refresh_row`, for many rows."""
-        self._newest_refresh = self.version
-        self._refreshed_at.array[rows] = self.version
-
-    def refresh_stale(self, rows: Indices) -> list[int]:
-        """Refresh many rows; returns those for which `refresh_row` would return True."""
-        self._newest_refresh = self.version
-        stale = rows[self._refreshed_at.array[rows] != self.version]
-        self._refreshed_at.array[stale] = self.version
-        changed: list[int] = stale[self._has_images[stale]].tolist()
-        return changed
-
     def sizes(self) -> dict[str, int]:
         """Image name -> size in bytes, as reported by the first node."""
         return {name: state.size_bytes for name, state in self._images.items()}
@@ -223,7 +159,8 @@ class ImageIndex:
         versions = np.asarray(state.versions, dtype=np.int64)
         counts = np.asarray(state.counts, dtype=np.int64)
         seen = counts[np.maximum(np.searchsorted(versions, refreshed, side="right") - 1, 0)]
-        holds = state.rows.holds(len(self._refreshed_at.array))
+        holds: Mask = np.zeros(len(self._refreshed_at.array), dtype=np.bool_)
+        holds[list(state.rows)] = True
         return np.where(holds[rows], seen, 0)
 
     def count_seen_at(self, state: ImageState, row: int) -> int:

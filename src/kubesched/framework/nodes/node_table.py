@@ -16,11 +16,10 @@ The table does not distinguish assumed from confirmed pods; the cache does.
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from collections.abc import Set as AbstractSet
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -49,8 +48,6 @@ CPU, MEMORY, EPHEMERAL_STORAGE = 0, 1, 2
 """Indices of the resources in every table. A scalar resource gets the next free index."""
 T = TypeVar("T")
 
-FEW_CHANGES: Final = 32
-"""Up to this many rows are refreshed one by one."""
 _NATIVE_RESOURCES = {"cpu": CPU, "memory": MEMORY, "ephemeral-storage": EPHEMERAL_STORAGE}
 
 
@@ -113,9 +110,8 @@ class NodeTable:
         self._positioned: Indices | None = None
         self._position: Ids = np.zeros(0, dtype=np.int32)
         self._refresh_cursor = 0
-        self._touched = array("q")
+        self._touched: dict[int, None] = {}
         """Otherwise unchanged rows that see current image counts from the next cycle on."""
-        self._is_touched = bytearray(capacity)
 
     # -- nodes -------------------------------------------------------------------------------------
 
@@ -144,7 +140,7 @@ class NodeTable:
             if not _scheduling_relevant_change(old, node):
                 # A heartbeat, several per second in a large cluster: the row is not dirty.
                 self.nodes[row] = node
-                self._touch(row)
+                self._touched[row] = None
                 return row
             is_same_size = old.status.allocatable == node.status.allocatable
             self._write_node(row, old, node, None if is_same_size else node_allocatable(node))
@@ -294,7 +290,6 @@ class NodeTable:
         self._nowhere = _no_ids(capacity)
         for absent in self._absent_labels.values():
             absent.ids = self._nowhere
-        self._is_touched += bytes(capacity - self.capacity)
         self.images.grow(capacity)
         self.pod_index.grow(capacity)
         self.priorities.grow(capacity)
@@ -360,7 +355,7 @@ class NodeTable:
             self._relabel(pod, newer, row)
         pod.pod = newer
         if row is not None:
-            self._touch(row)
+            self._touched[row] = None
             self.swap_log.append(row)
             if pod.host_ports:
                 self._renew_ports(pod, row)
@@ -530,39 +525,14 @@ class NodeTable:
         Also fixes the node order for the cycle, as upstream does when it takes its snapshot.
         """
         self.order.fix()
-        self._refresh_logged()
+        changed = self.pod_log.since(self._refresh_cursor)
+        for row in range(self.high_water) if changed is None else changed:
+            self.images.refresh_row(row)
         if self._touched:
+            touched, self._touched = self._touched, {}
             # These rows were not logged as dirty, but a new image count makes them dirty.
-            self.pod_log.extend(self._refresh_touched())
+            self.pod_log.extend([row for row in touched if self.images.refresh_row(row)])
         self._refresh_cursor = self.pod_log.end
-
-    def _refresh_logged(self) -> None:
-        if self._refresh_cursor == self.pod_log.end:
-            return
-        # Before the first cycle every row in use has changed; no list is needed.
-        changed = self.pod_log.since(self._refresh_cursor) if self._refresh_cursor else None
-        if changed is not None and len(changed) <= FEW_CHANGES:
-            for row in changed:
-                self.images.refresh_row(row)
-        else:
-            every = slice(0, self.high_water)
-            self.images.refresh_rows(every if changed is None else np.array(changed, dtype=np.intp))
-
-    def _touch(self, row: int) -> None:
-        if not self._is_touched[row]:
-            self._is_touched[row] = True
-            self._touched.append(row)
-
-    def _refresh_touched(self) -> list[int]:
-        """Refresh the touched rows; returns those whose image counts changed."""
-        touched, self._touched = self._touched, array("q")
-        if len(touched) > FEW_CHANGES:
-            rows: Indices = np.frombuffer(touched, dtype=np.intp)
-            np.frombuffer(self._is_touched, dtype=np.bool_)[rows] = False
-            return self.images.refresh_stale(rows)
-        for row in touched:
-            self._is_touched[row] = False
-        return [row for row in touched if self.images.refresh_row(row)]
 
     def begin_anew(self) -> None:
         """Reset node order and image counts to those of a newly built table.

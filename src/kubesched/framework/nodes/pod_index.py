@@ -28,7 +28,6 @@ import numpy as np
 
 from kubesched.framework.nodes.columns import Ids
 from kubesched.framework.nodes.domain_counter import DomainCounter, Domains, Eligibility
-from kubesched.framework.nodes.label_readers import LabelReaders
 from kubesched.framework.nodes.pods import PodInfo, label_key_of
 
 if TYPE_CHECKING:
@@ -247,8 +246,6 @@ class PodIndex:
         self._dense: OrderedDict[Counter, None] = OrderedDict()
         self._domains: WeakValueDictionary[Hashable, Domains] = WeakValueDictionary()
         self._terms: dict[str, dict[TermKey, Term]] = {kind: {} for kind in TERM_KINDS}
-        self.term_labels = LabelReaders()
-        """The labels read by terms of pods on nodes."""
         self.terms_version = 0
         """Increases when a term appears or disappears, to invalidate lists of matching terms."""
 
@@ -327,12 +324,10 @@ class PodIndex:
         carried = known.get(key)
         if carried is None:
             carried = known[key] = Term(self, key, term)
-            self.term_labels.add(term.selector)
             self.terms_version += 1
         carried.add(row, delta)
         if not carried.total:
             del known[key]
-            self.term_labels.add(carried.term.selector, -1)
             self.terms_version += 1
 
     # -- lookup ------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ computed on demand (`FilterOutcome.status_at`): most rejections are never report
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -24,9 +24,6 @@ from kubesched.framework.status import Status
 from kubesched.framework.verdicts import Verdicts
 
 log = get_logger(__name__)
-
-FEW: Final = 16
-"""Up to this many nodes are classified individually."""
 
 
 class FilterOutcome:
@@ -63,36 +60,6 @@ class FilterOutcome:
 
     def classify(self, indices: Indices) -> tuple[Ids, list[Status]]:
         """The verdicts on some rejected nodes: an id per node, and the distinct statuses."""
-        if len(indices) <= FEW:
-            return self._classify_few(indices)
-        return self._classify_many(indices)
-
-    def _classify_few(self, indices: Indices) -> tuple[Ids, list[Status]]:
-        """Like `_classify_many`, node by node: less than half the time for a few."""
-        firsts: list[tuple[int, int] | None] = [None] * len(indices)
-        for at, (_, verdicts) in enumerate(self._rejections):
-            if None not in firsts:
-                break
-            codes = verdicts.codes[indices]
-            if codes.dtype.itemsize == 1:
-                codes = codes.view(np.uint8)
-            for index, code in enumerate(codes.tolist()):
-                if code and firsts[index] is None:
-                    firsts[index] = at, code
-        decided = [first for first in firsts if first is not None]
-        assert len(decided) == len(firsts), "a node that does not pass has a rejection"
-        distinct = {first: number for number, first in enumerate(sorted(set(decided)))}
-        ids = np.array([distinct[first] for first in decided], dtype=np.int32)
-        return ids, [self._describe(at, code) for at, code in distinct]
-
-    def _describe(self, at: int, code: int) -> Status:
-        plugin, verdicts = self._rejections[at]
-        if verdicts.codes.dtype == np.int8 and code > 127:
-            code -= 256
-        status = verdicts.describe(code)
-        return status.with_plugin(plugin) if plugin else status
-
-    def _classify_many(self, indices: Indices) -> tuple[Ids, list[Status]]:
         ids = np.full(len(indices), -1, dtype=np.int32)
         statuses: list[Status] = []
         for plugin, verdicts in self._rejections:

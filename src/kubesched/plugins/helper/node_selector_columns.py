@@ -20,9 +20,6 @@ from kubesched.api.selectors import Operator, Requirement, Selector, parse_int64
 from kubesched.framework.nodes.columns import ABSENT, InternedColumn, Mask
 from kubesched.framework.nodes.views import NodeColumns
 
-_FEW_VALUES = 4
-"""Up to this many values are compared one by one; above it, a lookup table is faster."""
-
 
 def admitted_by_affinity(nodes: NodeColumns, required: RequiredNodeAffinity) -> Mask:
     """True where the pod's nodeSelector and required node affinity both match."""
@@ -98,15 +95,9 @@ def _is_one_of(nodes: NodeColumns, requirement: Requirement) -> Mask:
     column = nodes.label_column(requirement.key)
     # A value that no node has was never interned; its id would mean "no such label".
     wanted = [known for v in requirement.values if (known := column.id_of(v)) != ABSENT]
-    ids = column.ids[nodes.rows]
-    if len(wanted) > _FEW_VALUES:
-        table = np.zeros(len(column.values) + 1, dtype=np.bool_)
-        table[wanted] = True
-        return table.take(ids)
-    mask = np.zeros(len(nodes), dtype=np.bool_) if not wanted else ids == wanted[0]
-    for value_id in wanted[1:]:
-        mask |= ids == value_id
-    return mask
+    table = np.zeros(len(column.values) + 1, dtype=np.bool_)
+    table[wanted] = True
+    return table.take(column.ids[nodes.rows])
 
 
 def _compares(nodes: NodeColumns, requirement: Requirement) -> Mask:

@@ -31,7 +31,7 @@ from kubesched.framework.nodes.pod_index import (
     PodIndex,
     Term,
 )
-from kubesched.framework.nodes.pods import PodInfo
+from kubesched.framework.nodes.pods import PodInfo, label_key_of
 from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.rules import Rule
 from kubesched.framework.status import SKIP, Status, error_status, unresolvable, unschedulable
@@ -234,19 +234,14 @@ class InterPodAffinity(
         return terms
 
     def _about(self, pod: Pod, table: NodeTable, kinds: tuple[str, ...]) -> tuple[Term, ...]:
-        """Existing pods' terms that match this pod; matched again when terms are added or removed.
-
-        Pods that no term distinguishes share the result, such as those of a Job, whose labels all
-        differ.
-        """
+        """Existing pods' terms that match this pod, kept while the terms are the same."""
         index = table.pod_index
         if not index.has_terms:
             return ()
         version = index, index.terms_version, table.namespaces.version
         if version != self._matched_for or len(self._matched) >= _RESOLVED_LIMIT:
             self._matched_for, self._matched = version, {}
-        meta = pod.metadata
-        key = kinds, meta.namespace, index.term_labels.read_of(meta.labels)
+        key = kinds, label_key_of(pod)
         terms = self._matched.get(key)
         if terms is None:
             matching = [term for kind in kinds for term in terms_about(table, kind, pod)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from kubesched.framework.nodes.node_table import FEW_CHANGES, NodeTable
+from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.testing import make_node
 
 
@@ -37,9 +37,7 @@ def test_a_heartbeat_that_changes_no_count_logs_nothing():
 
 
 def test_heartbeats_of_many_nodes_log_each_row_once():
-    """As those of few, which are looked at one by one."""
-    logged = []
-    for count in (FEW_CHANGES // 2, 2 * FEW_CHANGES):
+    for count in (16, 64):
         table = NodeTable()
         nodes = [make_node(f"n{n}").image("i", size_bytes=900).build() for n in range(count)]
         for node in nodes:
@@ -59,5 +57,3 @@ def test_heartbeats_of_many_nodes_log_each_row_once():
         assert all(table.images.states_of(row)["i"] == (900, count + 1) for row in rows)
         table.refresh()
         assert table.pod_log.since(end) == rows
-        logged.append(len(rows))
-    assert logged == [FEW_CHANGES // 2, 2 * FEW_CHANGES]

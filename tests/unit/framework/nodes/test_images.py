@@ -2,34 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kubesched.framework.nodes import images
-from kubesched.framework.nodes.images import ImageIndex, ImageRows, ImageState
+from kubesched.framework.nodes.images import ImageIndex, ImageState
 from kubesched.testing import make_node
 
-CAPACITY = 3_000
 NAMES = ["a", "b", "c"]
-
-rows = st.integers(0, 40) | st.integers(1_000, 1_050) | st.integers(0, CAPACITY - 1)
-
-
-@given(st.lists(st.tuples(st.sampled_from(["add", "discard"]), rows), max_size=60))
-def test_rows_of_an_image_are_those_of_a_set(steps):
-    image_rows, plain = ImageRows(), set[int]()
-    for step, row in steps:
-        getattr(image_rows, step)(row)
-        getattr(plain, step)(row)
-        assert len(image_rows) == len(plain)
-        assert (row in image_rows) == (row in plain)
-    for length in (CAPACITY, CAPACITY + 500):
-        holds = image_rows.holds(length)
-        assert holds.dtype == np.bool_
-        assert len(holds) == length
-        assert set(np.flatnonzero(holds).tolist()) == plain
 
 
 class PlainState(ImageState):
@@ -43,9 +24,7 @@ class PlainState(ImageState):
 
 
 sets = st.tuples(st.just("set"), st.integers(0, 7), st.sets(st.sampled_from(NAMES)).map(sorted))
-refreshes = st.tuples(
-    st.sampled_from(["row", "rows", "stale"]), st.integers(0, 7), st.sets(st.integers(0, 7))
-)
+refreshes = st.tuples(st.just("refresh"), st.integers(0, 7), st.just(()))
 
 
 @given(st.lists(sets | refreshes, max_size=80))
@@ -74,12 +53,8 @@ def perform(index, step, row, which):
         for name in which:
             made = made.image(name, size_bytes=100)
         index.set_row(row, made.build() if which else None)
-    elif step == "row":
-        index.refresh_row(row)
-    elif step == "rows":
-        index.refresh_rows(np.array(sorted(which), dtype=np.intp))
     else:
-        index.refresh_stale(np.array(sorted(which), dtype=np.intp))
+        index.refresh_row(row)
 
 
 def test_a_list_of_nodes_leaves_no_history():
@@ -90,5 +65,5 @@ def test_a_list_of_nodes_leaves_no_history():
     state = index.get("a")
     assert state is not None
     assert len(state.versions) == 2
-    index.refresh_rows(slice(0, 1_000))
+    index.refresh_row(0)
     assert index.count_seen_at(state, 0) == 1_000
