@@ -16,7 +16,7 @@ def without_faster_forms(framework: Framework) -> None:
             if callable(member):
                 setattr(plugin, name, MethodType(member, plugin))
     framework.answers_by_spec = framework.fails_per_class = False
-    framework.ignores_claim_names = False
+    framework.ignores_names = False
 
 
 def plain_rule(honest):

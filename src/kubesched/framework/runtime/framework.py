@@ -99,8 +99,8 @@ class Framework:
         others = [p for p in self.deciding_plugins if not answers_by_spec(p)]
         self.answers_by_spec = all(map(names_what_it_reads, others))
         """True if no cached answer depends on labels or owner, unless it is in `class_fields`."""
-        self.ignores_claim_names = not others
-        """True if no cached answer depends on claim names either."""
+        self.ignores_names = not others
+        """True if no cached answer depends on names of claims or of the pod's group either."""
 
     def at(self, point: str) -> list[Any]:
         """The plugins of a point that only some schedulers use, in order."""

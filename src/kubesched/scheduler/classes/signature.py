@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from kubesched.api.core_v1 import Pod, PodSpec, Volume
+from kubesched.api.core_v1 import Pod, PodSchedulingGroup, PodSpec, Volume
 from kubesched.framework.runtime.framework import Framework
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -19,11 +19,15 @@ no answers, because thousands of signatures are cached.
 """
 
 
+_SOME_GROUP = PodSchedulingGroup()
+"""Members of groups do not share answers with single pods, which fail in another way."""
+
+
 class Signature(NamedTuple):
     """Identifies pods that plugins must treat equally."""
 
     shape: bytes
-    """What answers by row depend on: usually all but labels, owner and claim names."""
+    """What answers by row depend on: usually all but labels, owner, claims and group."""
     whole: bytes
     """The shape plus these."""
 
@@ -39,11 +43,13 @@ def class_signature(framework: Framework, pod: Pod) -> Signature | None:
     extra = None
     if framework.class_field_plugins:
         extra = repr([plugin.class_fields(pod) for plugin in framework.class_field_plugins])
-    spec, claims = pod.spec, None
-    if spec.volumes and framework.ignores_claim_names:
+    spec, claims, group = pod.spec, None, None
+    if spec.volumes and framework.ignores_names:
         spec, claims = _without_claim_names(spec, spec.volumes)
+    if spec.scheduling_group is not None and framework.ignores_names:
+        spec, group = replace(spec, scheduling_group=_SOME_GROUP), spec.scheduling_group
     shape = _encode((framework.profile_name, meta.namespace, spec, extra))
-    whole = shape + _encode((meta.labels, owner, claims))
+    whole = shape + _encode((meta.labels, owner, claims, group))
     if len(whole) > MAX_SIGNATURE_BYTES:
         return None
     return Signature(shape if framework.answers_by_spec else whole, whole)

@@ -13,7 +13,7 @@ from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.runtime import Framework
 from kubesched.plugins.node_name import NodeName
 from kubesched.scheduler.classes import ClassEngine
-from kubesched.scheduler.classes.signature import class_signature
+from kubesched.scheduler.classes.signature import Signature, class_signature
 from kubesched.testing import make_pod
 
 
@@ -76,3 +76,17 @@ def test_a_plugin_that_names_what_it_reads_lets_pods_share_by_spec() -> None:
     assert shape(web, ByTier) != shape({**web, "tier": "2"}, ByTier)
     assert shape(web, ReadsMore) != shape(job, ReadsMore)
     assert shape(web, ByTier) != shape(web, ByTier, claim="other"), "it may read names of claims"
+
+
+def test_members_of_gangs_that_are_alike_share_answers_but_not_with_single_pods() -> None:
+    def of(group: str, *plugins: type[FilterPlugin]) -> Signature:
+        made = make_pod("p")
+        if group:
+            made.spec(schedulingGroup={"podGroupName": group})
+        signature = class_signature(framework(*plugins), made.build())
+        assert signature is not None
+        return signature
+
+    assert of("one").shape == of("other").shape != of("").shape
+    assert of("one").whole != of("other").whole
+    assert of("one", ByTier).shape != of("other", ByTier).shape, "it may read the group"
