@@ -23,6 +23,9 @@ Rows = slice | Indices
 ABSENT: Final = -1
 """Interned id of a node without a value. Indexes the last slot, which lookup tables reserve."""
 
+SPARE_VALUES: Final = 1024
+"""Values without a row that a column may keep, besides one for each value that has any."""
+
 V = TypeVar("V", bound=Hashable)
 
 
@@ -55,7 +58,8 @@ class InternedColumn(Generic[V]):
     """A value derived from each node, as a small id per row.
 
     Rules over nodes are evaluated once per distinct value and then looked up: `table[column.ids]`.
-    `None` means no value and has id -1, which indexes the last slot of a lookup table.
+    `None` means no value and has id -1, which indexes the last slot of a lookup table. An id keeps
+    its meaning until `generation` changes, and then the table's `epoch` does, too.
     """
 
     def __init__(self, derive: Callable[[Node], V | None], capacity: int) -> None:
@@ -69,9 +73,11 @@ class InternedColumn(Generic[V]):
         """Rows that have a value."""
         self.in_use = 0
         """Values that at least one row currently has."""
+        self.generation = 0
+        """Increases when ids get another meaning."""
 
     def id_of(self, value: V) -> int:
-        """The id of a value, or ABSENT if no node ever had it."""
+        """The id of a value, or ABSENT if no node has it; that of others may be known or not."""
         return self._index.get(value, ABSENT)
 
     def set_row(self, row: int, node: Node | None) -> None:
@@ -103,8 +109,28 @@ class InternedColumn(Generic[V]):
     def clear(self, nowhere: Indices) -> None:
         """Remove the values of all rows; `nowhere` holds ABSENT for every row."""
         self.ids = nowhere
-        self._populations = [0] * len(self.values)
+        self._keep([])
         self.present = self.in_use = 0
+
+    def forget_unused(self) -> bool:
+        """Forget the values that no row has, if these are most; True if ids changed their meaning.
+
+        Nodes that come and go with values of their own (host names) would fill the column.
+        """
+        if len(self.values) <= 2 * self.in_use + SPARE_VALUES:
+            return False
+        used = [at for at, number in enumerate(self._populations) if number]
+        renumbered = np.full(len(self.values) + 1, ABSENT, dtype=np.intp)
+        renumbered[used] = np.arange(len(used))
+        self.ids = renumbered.take(self.ids)
+        self._keep(used)
+        return True
+
+    def _keep(self, value_ids: list[int]) -> None:
+        self.values = [self.values[at] for at in value_ids]
+        self._populations = [self._populations[at] for at in value_ids]
+        self._index = {value: at for at, value in enumerate(self.values)}
+        self.generation += 1
 
     def grow(self, capacity: int) -> None:
         bigger = np.full(capacity, ABSENT, dtype=np.intp)

@@ -57,6 +57,7 @@ class Domains:
         "__weakref__",
         "_cursor",
         "_eligibility",
+        "_generation",
         "_table",
         "cells",
         "column",
@@ -77,7 +78,7 @@ class Domains:
 
     def _build(self) -> None:
         table = self._table
-        self._cursor = table.node_log.end
+        self._cursor, self._generation = table.node_log.end, self.column.generation
         domain_of: Ids = np.full(table.capacity, ABSENT, dtype=np.int32)
         domain_of[: table.high_water] = self.domains(slice(0, table.high_water))
         self._hold(domain_of)
@@ -114,7 +115,11 @@ class Domains:
         if self._cursor == table.node_log.end:
             return
         changed = table.node_log.since(self._cursor)
-        if changed is None or len(changed) > table.high_water // 4:
+        if (
+            changed is None
+            or len(changed) > table.high_water // 4
+            or self._generation != self.column.generation
+        ):
             self._build()
             return
         self._cursor = table.node_log.end

@@ -163,8 +163,7 @@ class NodeTable:
         for column in self.allocatable.values():
             column.cells[row] = 0
         self._count_offers(node, None)
-        for interned in self._interned.values():
-            interned.set_row(row, None)
+        self._write_interned(row, None)
         self.images.set_row(row, None)
         # The row may be reused before consumers read the log: they recompute from current state.
         self._free.append(row)
@@ -196,13 +195,18 @@ class NodeTable:
         if allocatable is not None:
             self._count_offers(old, allocatable)
             self._write_allocatable(row, allocatable)
-        for interned in self._interned.values():
-            interned.set_row(row, node)
+        self._write_interned(row, node)
         if old is None or old.status.images != node.status.images:
             self.images.set_row(row, node)
         elif node.status.images:
             self.images.renew_row(row, node)
         self._log_node(row)
+
+    def _write_interned(self, row: int, node: Node | None) -> None:
+        for interned in self._interned.values():
+            interned.set_row(row, node)
+            if interned.forget_unused():
+                self.epoch += 1
 
     def _write_allocatable(self, row: int, allocatable: NodeAllocatable) -> None:
         for column in self.allocatable.values():

@@ -35,12 +35,18 @@ class ValueTable(Generic[V]):
         self._rule = rule
         self._absent = absent
         self._dtype = dtype
-        self._answers: np.ndarray[Any, Any] = np.array([absent], dtype=dtype)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._generation = self._column.generation
+        self._answers: np.ndarray[Any, Any] = np.array([self._absent], dtype=self._dtype)
         self.is_trivial = True
         """True if all values so far give the same result as no value; call `update` first."""
 
     def update(self) -> None:
         """Evaluate the values that have appeared since the last call."""
+        if self._generation != self._column.generation:
+            self._forget()
         values, known = self._column.values, len(self._answers) - 1
         if len(values) == known:
             return
