@@ -32,11 +32,13 @@ _AT_ONCE = DeleteOptions(grace_period_seconds=0, propagation_policy="Background"
 
 
 class Claims:
-    """Creates claims for pods, and releases those of deleted pods."""
+    """Creates claims for pods, and releases or deletes those of deleted pods."""
 
     def __init__(self, client: RestClient) -> None:
         self._client = client
         self._templates: dict[tuple[str, str], Json] = {}
+        self._made: dict[tuple[str, str], list[str]] = {}
+        """Namespace and name of a pod -> the claims created for it."""
 
     def learn(self, manifests: Iterable[Json]) -> None:
         """Remember the templates among these objects."""
@@ -45,14 +47,14 @@ class Claims:
                 metadata = manifest["metadata"]
                 self._templates[metadata["namespace"], metadata["name"]] = manifest
 
-    async def make_for(self, pod: Json) -> list[str]:
-        """Create the claims of a new pod, and record them in its status; returns their names."""
+    async def make_for(self, pod: Json) -> None:
+        """Create the claims of a new pod, and record them in its status."""
         entries = template_entries(pod)
         if not entries:
-            return []
+            return
         name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
         path = kind_of(ResourceClaim).collection_path(namespace)
-        made = []
+        made = self._made[namespace, name] = []
         for entry, template_name in entries:
             template = self._templates.get((namespace, template_name))
             if template is None:
@@ -63,7 +65,18 @@ class Claims:
             made.append(claim["metadata"]["name"])
         change = strategic_merge_patch({"status": claim_statuses(pod)})
         await self._client.patch(Pod, name, namespace, change, subresource="status")
-        return made
+
+    async def delete_of(self, namespace: str, pod_name: str) -> None:
+        """Deallocate and delete the claims made for a deleted pod, without listing any."""
+        for name in self._made.pop((namespace, pod_name), ()):
+            with contextlib.suppress(NotFound):
+                released = merge_patch({"status": {"reservedFor": None, "allocation": None}})
+                await self._client.patch(
+                    ResourceClaim, name, namespace, released, subresource="status"
+                )
+                unprotected = merge_patch({"metadata": {"finalizers": None}})
+                await self._client.patch(ResourceClaim, name, namespace, unprotected)
+                await self._client.delete(ResourceClaim, name, namespace)
 
     async def release(self) -> bool:
         """Release reservations of finished or deleted pods; returns whether there were any."""

@@ -14,8 +14,9 @@ from kubesched.base.clock import Clock
 from kubesched.base.errors import AlreadyExists, ApiError, Forbidden, KubeschedError, TransportError
 from kubesched.client.patch import merge_patch
 from kubesched.client.rest import RestClient
-from kubesched.lab.benchmarking.end_to_end.claims import ClaimMaker
+from kubesched.insight.state.claim_controller import template_entries
 from kubesched.lab.benchmarking.templates import Manifest
+from kubesched.lab.claims import Claims
 
 CREATORS = 32
 """Concurrent requests; scheduler_perf uses 30."""
@@ -39,7 +40,7 @@ class Creator:
         self._client = client
         self._now = clock.monotonic
         self._priority_classes: set[str] = set()
-        self.claims = ClaimMaker(client)
+        self.claims = Claims(client)
         self._account: str | None = (
             None  # assigned to pods by the server; unknown until one is replaced
         )
@@ -87,7 +88,9 @@ class Creator:
         path = kind.collection_path(metadata.get("namespace", ""))
         try:
             answer = await self._client.post_raw(path, codec.encode(manifest))
-            await self.claims.created(manifest, answer)
+            self.claims.learn([manifest])
+            if manifest["kind"] == "Pod" and template_entries(manifest):
+                await self.claims.make_for(codec.decode(answer, dict[str, Any]))
             if manifest["kind"] in _STATUS_APART and manifest.get("status"):
                 patch = merge_patch({"status": manifest["status"]})
                 name, namespace = metadata["name"], metadata.get("namespace", "")

@@ -10,7 +10,9 @@ from enum import Enum
 from random import Random
 from typing import Any, TypeVar
 
+from kubesched.api import codec
 from kubesched.api.core_v1 import Node, Pod
+from kubesched.api.kinds import kind_of
 from kubesched.api.names import key_of, key_of_manifest
 from kubesched.api.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
 from kubesched.base.clock import Clock
@@ -195,7 +197,9 @@ class Driver:
                 listers.of(kind).put(obj)
         for claim in allocated_claims(listers, namespace, Random(1)):
             listers.of(ResourceClaim).put(claim)
-            await self._creator.claims.write_status(claim)
+            name, namespace = claim.metadata.name, claim.metadata.namespace
+            path = kind_of(ResourceClaim).object_path(name, namespace)
+            await self._plane.client.put_raw(f"{path}/status", codec.encode(claim))
 
     def _expect(self, manifests: Iterable[Manifest]) -> list[str]:
         keys = []
