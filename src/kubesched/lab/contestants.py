@@ -1,7 +1,6 @@
 """The schedulers that are measured or compared: how each is started, probed and stopped.
 
-Both get the same configuration file and client limits, and a control plane each. Each scheduler
-uses the encoding that suits it best.
+Both get the same configuration file and client limits, and a control plane each.
 """
 
 from __future__ import annotations
@@ -57,8 +56,6 @@ class Contestant:
     name: str
     command: tuple[str, ...]
     version: str
-    encoding: str
-    """API encoding, for display."""
     tells_decisions: bool = False
     """Whether its CPU profile resolves decisions; ours are too short for 100 samples per second."""
 
@@ -66,12 +63,12 @@ class Contestant:
     def kubesched(cls, reference: Reference = DEFAULT_REFERENCE) -> Contestant:
         version = f"--reference-version={reference.version}"
         command = (sys.executable, "-m", "kubesched", "run", version)
-        return cls(KUBESCHED, command, __version__, "JSON, writes protobuf")
+        return cls(KUBESCHED, command, __version__)
 
     @classmethod
     def kube_scheduler(cls, assets: Assets, reference: Reference = DEFAULT_REFERENCE) -> Contestant:
         command = (str(assets.kube_scheduler),)
-        return cls(KUBE_SCHEDULER, command, reference.release, "protobuf", tells_decisions=True)
+        return cls(KUBE_SCHEDULER, command, reference.release, tells_decisions=True)
 
 
 class RunningScheduler:

@@ -72,18 +72,12 @@ class EndToEnd(Record):
 
     release: str
     """Measured pods came while the scheduler ran (`as-created`) or before its start (`drained`)."""
-    created_per_s: float = 0.0
-    """Creation rate of pods; 0: full speed."""
-    encoding: str = ""
-    """The scheduler's API encoding."""
     events: int = 0
     """Number of events written."""
     settled_s: float = 0.0
     """From the last binding to the last event written."""
     pods_per_s_with_events: float = 0.0
     """Pods per second, including the time for writing the events."""
-    seen_ms: Percentiles | None = None
-    """From sending a pod's creation to its binding in a watch."""
     etcd: ProcessUse | None = None
     driver: ProcessUse | None = None
     """The process that creates and observes pods."""

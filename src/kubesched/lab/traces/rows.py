@@ -133,28 +133,17 @@ class Row:
 
     def integer(self, column: str, default: int | None = None, *, least: int = 0) -> int:
         value = self.get(column)
-        if value is None:
-            if default is None:
-                raise self.error(column, "missing")
-            return default
-        try:
-            number = int(value) if not isinstance(value, float) else None
-        except (TypeError, ValueError):
-            number = None
-        if number is None:
-            whole = self.number(column)
+        if isinstance(value, str) and value.strip().lstrip("-").isdecimal():
+            number = int(value)  # as a float, large ones would be rounded
+        elif isinstance(value, int):
+            number = value
+        else:
+            whole = self.number(column, default)
             number = int(whole)
             if number != whole:
                 raise self.error(column, f"{value!r} is not a whole number")
         if number < least:
             raise self.error(column, f"{number} is less than {least}")
-        return number
-
-    def seconds(self, column: str, default: float | None = None) -> float:
-        """A non-negative time or duration in seconds."""
-        number = self.number(column, default)
-        if number < 0:
-            raise self.error(column, f"{number:g} is before the beginning")
         return number
 
 

@@ -117,7 +117,6 @@ def stretch(*, counts_from_first, profile=None):
     ]
     return measurement(
         moments={"ns/a": 11.0, "ns/b": 12.0, "ns/c": 13.0},
-        created={"ns/a": 10.0, "ns/b": 10.5, "ns/gone": 10.5},
         began_at=10.0,
         counts_from_first=counts_from_first,
         log=log,
@@ -130,14 +129,14 @@ def stretch(*, counts_from_first, profile=None):
 
 def test_a_stretch_counts_bindings_and_everything_they_cause():
     result = stretch(counts_from_first=False)
-    assert (result.pods, result.rate, result.seconds) == (3, 1.0, 2.0)
-    assert (result.events, result.settled_s) == (3, 3.0)
-    assert result.rate_with_events == pytest.approx(3 / 5)
+    assert (result.pods, result.pods_per_s, result.seconds) == (3, 1.0, 2.0)
+    seen = result.end_to_end
+    assert (seen.events, seen.settled_s) == (3, 3.0)
+    assert seen.pods_per_s_with_events == pytest.approx(3 / 5)
     assert (result.attempts, result.unschedulable_attempts) == (4, 1)
-    assert result.use_of(SCHEDULER).cpu_ms_per_pod == pytest.approx(5000 / 3)
-    assert result.use_of("etcd") is None
-    assert result.others_cores == pytest.approx((9.0 - 5.0) / 6.0)
-    assert (result.seen_ms.p50, result.seen_ms.p99) == (1000.0, 1500.0)
+    assert result.scheduler.cpu_ms_per_pod == pytest.approx(5000 / 3)
+    assert seen.etcd is None
+    assert seen.others_cores == pytest.approx((9.0 - 5.0) / 6.0)
     assert result.sli_ms.p50 == pytest.approx(50.0)
     assert result.sli_ms.mean == pytest.approx(50.0)
     assert result.decision_cpu is None, "no profile was taken"
@@ -158,5 +157,5 @@ def test_decisions_are_the_profiles_share_of_what_the_kernel_counted():
 
 def test_the_start_of_a_scheduler_is_not_counted_when_a_queue_is_drained():
     result = stretch(counts_from_first=True)
-    assert result.cpu_s[SCHEDULER] == 4.0
-    assert result.rate == 1.0
+    assert result.scheduler.cpu_s == 4.0
+    assert result.pods_per_s == 1.0

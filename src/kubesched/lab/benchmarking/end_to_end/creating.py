@@ -51,17 +51,16 @@ class Creator:
         *,
         per_second: float = 0.0,
         check: Callable[[], None] = lambda: None,
-        sent: dict[str, float] | None = None,
     ) -> None:
         """Create all objects, at full speed or at a rate, roughly in the given order.
 
-        `check` is called periodically; `sent` receives the send time of each object by key.
+        `check` is called periodically.
         """
         began = self._now()
         due = enumerate(iter(manifests))
         async with asyncio.TaskGroup() as group:
             for _ in range(CREATORS):
-                group.create_task(self._work_off(due, began, per_second, check, sent))
+                group.create_task(self._work_off(due, began, per_second, check))
 
     async def _work_off(
         self,
@@ -69,15 +68,12 @@ class Creator:
         began: float,
         per_second: float,
         check: Callable[[], None],
-        sent: dict[str, float] | None,
     ) -> None:
         for number, manifest in due:
             if per_second:
                 await asyncio.sleep(max(0.0, began + number / per_second - self._now()))
             if number % 256 == 0:
                 check()
-            if sent is not None:
-                sent[key_of_manifest(manifest)] = self._now()
             await self.create(manifest)
 
     async def create(self, manifest: Manifest, *, may_exist: bool = False) -> None:

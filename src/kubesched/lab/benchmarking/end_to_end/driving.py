@@ -25,7 +25,6 @@ from kubesched.lab.benchmarking.end_to_end.creating import (
 )
 from kubesched.lab.benchmarking.end_to_end.decision_profile import DecisionProfile
 from kubesched.lab.benchmarking.end_to_end.measuring import (
-    Measurement,
     UsageLog,
     measurement,
     until_settled,
@@ -34,6 +33,7 @@ from kubesched.lab.benchmarking.end_to_end.metric_pages import MetricPage
 from kubesched.lab.benchmarking.end_to_end.observing import BindingObserver, StalledError
 from kubesched.lab.benchmarking.end_to_end.planes import Plane
 from kubesched.lab.benchmarking.end_to_end.volumes import Provisioner
+from kubesched.lab.benchmarking.results import RunResult
 from kubesched.lab.benchmarking.templates import Manifest
 from kubesched.lab.contestants import RunningScheduler
 
@@ -98,7 +98,7 @@ class Driver:
         self._beside: list[asyncio.Task[None]] = []
         self._stretch: _Stretch | None = None
         self.log: UsageLog | None = None
-        self.measurements: list[Measurement] = []
+        self.measurements: list[RunResult] = []
 
     @property
     def scheduler(self) -> RunningScheduler | None:
@@ -179,15 +179,8 @@ class Driver:
             await self._creator.create(made, may_exist=True)
             self._namespaces.add(name)
 
-    async def _create(
-        self,
-        manifests: Iterable[Manifest],
-        per_second: float = 0.0,
-        sent: dict[str, float] | None = None,
-    ) -> None:
-        await self._creator.create_all(
-            manifests, per_second=per_second, check=self._check, sent=sent
-        )
+    async def _create(self, manifests: Iterable[Manifest], per_second: float = 0.0) -> None:
+        await self._creator.create_all(manifests, per_second=per_second, check=self._check)
 
     async def _allocate_claims(self, namespace: str) -> None:
         listers = MemoryListers()
@@ -279,7 +272,7 @@ class Driver:
         if is_drained:
             await self._ensure_scheduler()
         else:
-            await self._create(manifests, self._pace.pods_per_s, stretch.created)
+            await self._create(manifests, self._pace.pods_per_s)
         await self._until_bound(keys, "the measured pods")
         await self._finish(stretch, keys)
 
@@ -333,7 +326,6 @@ class Driver:
         self.measurements.append(
             measurement(
                 moments={key: moments[key] for key in keys},
-                created=stretch.created,
                 began_at=stretch.began_at,
                 counts_from_first=stretch.is_drained,
                 log=self.log,
@@ -448,7 +440,6 @@ class _Stretch:
     profile: DecisionProfile = field(default_factory=DecisionProfile)
     """Empty if the scheduler was not running yet, or its profile does not resolve decisions."""
     profiling: asyncio.Task[None] | None = None
-    created: dict[str, float] = field(default_factory=dict)
     namespaces: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
 

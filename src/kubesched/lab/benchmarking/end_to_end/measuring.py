@@ -22,9 +22,11 @@ from kubesched.lab.benchmarking.end_to_end.planes import Plane, count_objects
 from kubesched.lab.benchmarking.end_to_end.usage import ProcessGone, Usage, read_machine, read_usage
 from kubesched.lab.benchmarking.results import (
     DecisionCpu,
+    EndToEnd,
+    Mode,
     Percentiles,
     ProcessUse,
-    percentiles,
+    RunResult,
 )
 from kubesched.lab.contestants import RunningScheduler
 from kubesched.testing.control_plane import Process
@@ -45,67 +47,6 @@ _COUNT_S = 0.25
 ATTEMPT = "scheduler_scheduling_attempt_duration_seconds"
 _QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 SLI = "scheduler_pod_scheduling_sli_duration_seconds"
-
-
-@dataclass(frozen=True, slots=True)
-class Measurement:
-    """The results of one interval."""
-
-    pods: int
-    rate: float
-    """Pods per second between the first binding and the last."""
-    seconds: float
-    """Time from the first binding to the last."""
-    events: int
-    """Events that the API server received in the interval."""
-    settled_s: float
-    """Time from the last binding to the last event."""
-    cpu_s: Mapping[str, float]
-    """CPU by role, until all events are written."""
-    cpu_seconds: float
-    """The time over which `cpu_s` is counted."""
-    peak_bytes: Mapping[str, int]
-    attempt_ms: Percentiles | None
-    sli_ms: Percentiles | None
-    seen_ms: Percentiles | None
-    """From sending a pod to seeing it bound in the watch; only for `as-created` pods."""
-    attempts: int
-    unschedulable_attempts: int
-    profile: DecisionProfile
-
-    @property
-    def rate_with_events(self) -> float:
-        """Pods per second, including the time for writing the events."""
-        return self.pods / (self.seconds + self.settled_s) if self.seconds else 0.0
-
-    @property
-    def others_cores(self) -> float:
-        """Average number of cores busy with other work."""
-        parts = sum(cpu_s for role, cpu_s in self.cpu_s.items() if role != MACHINE)
-        return max(0.0, self.cpu_s[MACHINE] - parts) / self.cpu_seconds if self.cpu_seconds else 0.0
-
-    @property
-    def decision_cpu(self) -> DecisionCpu | None:
-        """The profile's share applied to the scheduler's CPU time from the kernel."""
-        share = self.profile.share
-        if share is None or not self.pods:
-            return None
-        all_us = self.cpu_s[SCHEDULER] * 1e6 / self.pods
-        collector_us = self.profile.collector_share * all_us
-        return DecisionCpu(
-            us_per_pod=share * all_us + collector_us,
-            collector_us_per_pod=collector_us,
-            samples=self.profile.samples,
-        )
-
-    def use_of(self, role: str) -> ProcessUse | None:
-        if role not in self.cpu_s:
-            return None
-        cpu_s = self.cpu_s[role]
-        per_pod = cpu_s * 1000 / self.pods if self.pods else 0.0
-        return ProcessUse(
-            cpu_s=cpu_s, cpu_ms_per_pod=per_pod, max_rss_bytes=self.peak_bytes.get(role, 0)
-        )
 
 
 @dataclass(slots=True)
@@ -195,7 +136,6 @@ async def until_settled(
 def measurement(
     *,
     moments: Mapping[str, float],
-    created: Mapping[str, float],
     began_at: float,
     counts_from_first: bool,
     log: UsageLog,
@@ -203,36 +143,69 @@ def measurement(
     events: int,
     settled_at: float,
     profile: DecisionProfile,
-) -> Measurement:
-    """Combine the observations of one measured interval.
+) -> RunResult:
+    """Combine the observations of one measured interval; the caller fills in what was run.
 
     `counts_from_first`: excludes the scheduler's start, so CPU time counts from the first binding.
     """
     bound = sorted(moments.values())
+    pods = len(bound)
     first, last = (bound[0], bound[-1]) if bound else (began_at, began_at)
+    seconds, settled_s = last - first, max(0.0, settled_at - last)
     start = first if counts_from_first else began_at
+    cpu_s, peaks, cpu_seconds = log.cpu_s(start), log.peak_bytes(), log.moments[-1] - start
+    others_s = 2 * cpu_s[MACHINE] - sum(cpu_s.values())
     before, after = pages
 
     def observed(name: str, where: Labels | None = None) -> HistogramView:
         now = after.histogram(name, where)
         return now if before is None else now.since(before.histogram(name, where))
 
-    waits = [1000 * (moments[key] - at) for key, at in created.items() if key in moments]
-    return Measurement(
-        pods=len(bound),
-        rate=rate(bound),
-        seconds=last - first,
-        events=events,
-        settled_s=max(0.0, settled_at - last),
-        cpu_s=log.cpu_s(start),
-        cpu_seconds=log.moments[-1] - start,
-        peak_bytes=log.peak_bytes(),
+    def use_of(role: str) -> ProcessUse | None:
+        if role not in cpu_s:
+            return None
+        per_pod = cpu_s[role] * 1000 / pods if pods else 0.0
+        return ProcessUse(
+            cpu_s=cpu_s[role], cpu_ms_per_pod=per_pod, max_rss_bytes=peaks.get(role, 0)
+        )
+
+    return RunResult(
+        workload="",
+        contestant="",
+        mode=Mode.END_TO_END,
+        repeat=0,
+        pods=pods,
+        seconds=seconds,
+        pods_per_s=rate(bound),
+        decision_cpu=_decision_cpu(profile, cpu_s[SCHEDULER], pods),
         attempt_ms=milliseconds(observed(ATTEMPT)),
         sli_ms=milliseconds(observed(SLI)),
-        seen_ms=percentiles(waits),
         attempts=round(observed(ATTEMPT).count),
         unschedulable_attempts=round(observed(ATTEMPT, {"result": "unschedulable"}).count),
-        profile=profile,
+        scheduler=use_of(SCHEDULER),
+        api_server=use_of("kube-apiserver") or use_of("embedded"),
+        end_to_end=EndToEnd(
+            release="",
+            events=events,
+            settled_s=settled_s,
+            pods_per_s_with_events=pods / (seconds + settled_s) if seconds else 0.0,
+            etcd=use_of("etcd"),
+            driver=use_of(DRIVER),
+            others_cores=max(0.0, others_s) / cpu_seconds if cpu_seconds else 0.0,
+        ),
+    )
+
+
+def _decision_cpu(profile: DecisionProfile, cpu_s: float, pods: int) -> DecisionCpu | None:
+    """The profile's share applied to the scheduler's CPU time from the kernel."""
+    if profile.share is None or not pods:
+        return None
+    all_us = cpu_s * 1e6 / pods
+    collector_us = profile.collector_share * all_us
+    return DecisionCpu(
+        us_per_pod=profile.share * all_us + collector_us,
+        collector_us_per_pod=collector_us,
+        samples=profile.samples,
     )
 
 

@@ -15,19 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from msgspec import structs
 
 from kubesched.base.clock import Clock, SystemClock
 from kubesched.base.errors import KubeschedError
 from kubesched.lab.benchmarking.end_to_end.driving import Driver, NotPlayableError, Pace
-from kubesched.lab.benchmarking.end_to_end.measuring import (
-    DRIVER,
-    SCHEDULER,
-    Measurement,
-    usage_log,
-)
+from kubesched.lab.benchmarking.end_to_end.measuring import usage_log
 from kubesched.lab.benchmarking.end_to_end.observing import observed_bindings
 from kubesched.lab.benchmarking.end_to_end.planes import Plane, embedded_plane, real_plane
-from kubesched.lab.benchmarking.results import EndToEnd, Mode, RunResult
+from kubesched.lab.benchmarking.results import RunResult
 from kubesched.lab.benchmarking.workload_files import Workload
 from kubesched.lab.contestants import (
     Contestant,
@@ -94,7 +90,7 @@ async def run_end_to_end(
                     for measurement in measurements
                 ]
                 for measurement in measurements:
-                    report(f"{measurement.rate:.0f} pods/s")
+                    report(f"{measurement.pods_per_s:.0f} pods/s")
     return results
 
 
@@ -104,7 +100,7 @@ async def _round(
     options: EndToEndOptions,
     clock: Clock,
     report: Callable[[str], None],
-) -> list[Measurement]:
+) -> list[RunResult]:
     folder = Path(tempfile.mkdtemp(prefix="kubesched-bench-"))
     try:
         with_groups = workload.feature_gates.get("GenericWorkload", False)
@@ -140,7 +136,7 @@ async def _played(
     plane: Plane,
     clock: Clock,
     report: Callable[[str], None],
-) -> list[Measurement]:
+) -> list[RunResult]:
     config = _config(workload, options.percentage_of_nodes_to_score)
     async with observed_bindings(plane.client, clock) as observer:
         driver = Driver(
@@ -181,37 +177,17 @@ def _result(
     contestant: Contestant,
     options: EndToEndOptions,
     number: int,
-    measurement: Measurement,
+    measured: RunResult,
 ) -> RunResult:
-    is_real = options.control_plane == REAL
-    return RunResult(
+    """The measurement with what was run."""
+    assert measured.end_to_end is not None, "it was measured end to end"
+    return structs.replace(
+        measured,
         workload=workload.full_name,
         contestant=contestant.name,
-        mode=Mode.END_TO_END,
         repeat=number,
         control_plane=options.control_plane,
         nodes=workload.node_count,
-        pods=measurement.pods,
-        seconds=measurement.seconds,
-        pods_per_s=measurement.rate,
-        attempt_ms=measurement.attempt_ms,
-        sli_ms=measurement.sli_ms,
-        decision_cpu=measurement.decision_cpu,
-        attempts=measurement.attempts,
-        unschedulable_attempts=measurement.unschedulable_attempts,
-        scheduler=measurement.use_of(SCHEDULER),
-        api_server=measurement.use_of("kube-apiserver" if is_real else "embedded"),
         threshold=workload.threshold,
-        end_to_end=EndToEnd(
-            release=options.pace.release.value,
-            created_per_s=options.pace.pods_per_s,
-            encoding=contestant.encoding,
-            events=measurement.events,
-            settled_s=measurement.settled_s,
-            pods_per_s_with_events=measurement.rate_with_events,
-            seen_ms=measurement.seen_ms,
-            etcd=measurement.use_of("etcd"),
-            driver=measurement.use_of(DRIVER),
-            others_cores=measurement.others_cores,
-        ),
+        end_to_end=structs.replace(measured.end_to_end, release=options.pace.release.value),
     )
