@@ -50,29 +50,3 @@ class Verdicts:
     ) -> Verdicts:
         """Code 1 means the first status, 2 the second, and so on."""
         return cls(codes, lambda code: statuses[code - 1], broken)
-
-
-class DeferredVerdicts(Verdicts):
-    """Verdicts whose codes are computed on demand; valid while the table is unchanged."""
-
-    __slots__ = ("_codes", "_make", "_rejected")
-
-    def __init__(
-        self, rejected: Mask, make: Callable[[], Codes], describe: Callable[[int], Status]
-    ) -> None:
-        """`make` computes the codes, which must be nonzero exactly where `rejected` is true."""
-        self._rejected = rejected
-        self._make = make
-        self._codes: Codes | None = None
-        self.describe = describe
-        self.broken = None
-
-    @property
-    def rejected(self) -> Mask:
-        return self._rejected
-
-    @property
-    def codes(self) -> Codes:  # type: ignore[override]  # a field there, computed here
-        if self._codes is None:
-            self._codes = self._make()
-        return self._codes

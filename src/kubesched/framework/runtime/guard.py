@@ -11,7 +11,7 @@ from kubesched.base.logs import get_logger
 from kubesched.framework.interfaces import Plugin
 from kubesched.framework.nodes.columns import Ints, Levels, Mask
 from kubesched.framework.status import Status, error_status
-from kubesched.framework.verdicts import DeferredVerdicts, Verdicts
+from kubesched.framework.verdicts import Verdicts
 
 log = get_logger(__name__)
 
@@ -86,10 +86,7 @@ def as_status(plugin: Plugin, answer: object) -> Status | None:
 
 def checked_rejections(plugin: Plugin, verdicts: Verdicts, length: int) -> Mask:
     """Where the plugin rejects nodes."""
-    if isinstance(verdicts, DeferredVerdicts):
-        codes: object = verdicts.rejected
-    else:
-        codes = verdicts.codes
+    codes: object = verdicts.codes
     if (
         not isinstance(codes, np.ndarray)
         or codes.shape != (length,)

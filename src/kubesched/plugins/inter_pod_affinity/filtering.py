@@ -16,7 +16,7 @@ from kubesched.framework.nodes.pod_index import Counter, Term
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.status import unresolvable, unschedulable
-from kubesched.framework.verdicts import Codes, DeferredVerdicts, Verdicts
+from kubesched.framework.verdicts import Codes, Verdicts
 from kubesched.plugins.inter_pod_affinity.terms import IncomingTerm, MatchingPods
 
 AFFINITY = unresolvable("node(s) didn't match pod affinity rules")
@@ -72,24 +72,9 @@ class FilterState:
     # -- verdicts ----------------------------------------------------------------------------------
 
     def verdicts(self, nodes: NodeColumns) -> Verdicts | None:
-        """None if every node passes. The violated rule is determined only when it is reported."""
-        if (
-            self._changed_affinity
-            or self._changed_anti
-            or self._changed_existing
-            or (self._changed_pods and self.counts_every_node)
-        ):
-            codes = self._codes(nodes)  # computed now, as further changes may follow
-            return Verdicts(codes, _STATUSES.__getitem__) if codes.any() else None
-        pairs = [(c.term.topology_key, c.domains) for c in self.anti]
-        pairs += [(term.key.topology_key, term.domains) for term in self.existing]
-        rejected = _forbidden(nodes, pairs, {})
-        if self.affinity:
-            lacking = self._lacking_affinity(nodes)
-            rejected = lacking if rejected is None else rejected | lacking
-        if rejected is None or not rejected.any():
-            return None
-        return DeferredVerdicts(rejected, lambda: self._codes(nodes), _STATUSES.__getitem__)
+        """None if every node passes."""
+        codes = self._codes(nodes)
+        return Verdicts(codes, _STATUSES.__getitem__) if codes.any() else None
 
     def _codes(self, nodes: NodeColumns) -> Codes:
         """Affinity is checked first, then the pod's anti-affinity, then that of existing pods."""

@@ -6,9 +6,6 @@ differently.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 
@@ -56,36 +53,3 @@ def _sum_in_order(rows: Floats) -> Floats:
     for row in rows[1:]:
         total += row
     return total
-
-
-def balance_change(demands: Sequence[tuple[int, int, int]]) -> tuple[int, int]:
-    """One node's balance without and with the pod, from each (used, request, capacity)."""
-    before: list[float] = []
-    after: list[float] = []
-    for used, request, capacity in demands:
-        if capacity:
-            requested = used + request
-            if requested > int64.MAX:
-                requested = int64.wrap(requested)
-            before.append(min(used / capacity, 1.0))
-            after.append(min(requested / capacity, 1.0))
-    return balance(before), balance(after)
-
-
-def balance(fractions: Sequence[float]) -> int:
-    """The balance of one node."""
-    count = len(fractions)
-    if count < 2:
-        return MAX_NODE_SCORE
-    if count == 2:
-        deviation = abs((fractions[0] - fractions[1]) / 2)
-    else:
-        total = squares = 0.0
-        for fraction in fractions:
-            total += fraction
-        mean = total / count
-        for fraction in fractions:
-            squares += (fraction - mean) * (fraction - mean)
-        deviation = math.sqrt(squares / count)
-    evenness = (1 - deviation) * float(MAX_NODE_SCORE)
-    return int(evenness) if deviation <= 1 else int64.truncate(evenness)

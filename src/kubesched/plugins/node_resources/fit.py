@@ -40,12 +40,12 @@ from kubesched.framework.interfaces import (
 )
 from kubesched.framework.nodes.columns import Ints, Mask
 from kubesched.framework.nodes.node_table import NodeTable
-from kubesched.framework.nodes.views import NodeColumns, WhatIfColumns
+from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.rules import Rule, Scope, always
 from kubesched.framework.status import Code, Status, error_status, unschedulable
-from kubesched.framework.verdicts import DeferredVerdicts, Verdicts
+from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.helper.args import checked_args
-from kubesched.plugins.helper.packed_verdicts import BITS, packed_codes, packed_verdicts
+from kubesched.plugins.helper.packed_verdicts import packed_verdicts
 from kubesched.plugins.node_resources import int64
 from kubesched.plugins.node_resources.extended_resources import DeviceBackedResources
 from kubesched.plugins.node_resources.needs import (
@@ -139,15 +139,9 @@ class NodeResourcesFit(
         slots = nodes.allowed_pods - nodes.pod_count
         full: Mask | None = slots < 1 if _least(slots) < 1 else None
         shortages = [self._shortage(need, nodes) for need in needs]
-        findings = [finding for finding in (full, *shortages) if finding is not None]
-        if not findings:
+        if not any(mask is not None and mask.any() for mask in (full, *shortages)):
             return None
-        rejected = findings[0]
-        for finding in findings[1:]:
-            rejected = rejected | finding
-        if not rejected.any():
-            return None
-        return _verdicts(needs, nodes, rejected, full, shortages)
+        return _verdicts(needs, nodes, full, shortages)
 
     def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
         """The verdict also depends on device classes, which may back some resources."""
@@ -374,7 +368,6 @@ def _rejection(needs: Sequence[Need], bits: int) -> Status:
 def _verdicts(
     needs: tuple[Need, ...],
     nodes: NodeColumns,
-    rejected: Mask,
     full: Mask | None,
     shortages: list[Mask | None],
 ) -> Verdicts:
@@ -383,20 +376,14 @@ def _verdicts(
     def describe(bits: int) -> Status:
         return _rejection(needs, bits)
 
-    def findings() -> list[Mask]:
-        none = np.zeros(len(rejected), dtype=np.bool_)
-        hopeless = [none]
-        for need, short in zip(needs, shortages, strict=True):
-            resource = nodes.table.resource_index.get(need.name)
-            if short is not None and resource is not None:
-                wanted = need.amount + need.charged
-                hopeless.append(short & (nodes.allocatable(resource) < wanted))
-            elif short is not None:
-                hopeless.append(short)
-        masks = [none if mask is None else mask for mask in (full, *shortages)]
-        return [*masks, np.logical_or.reduce(hopeless)]
-
-    # A what-if view may have changed by the time the reasons are read.
-    if isinstance(nodes, WhatIfColumns) or len(needs) + 2 > BITS:
-        return packed_verdicts(findings(), describe)
-    return DeferredVerdicts(rejected, lambda: packed_codes(findings()), describe)
+    none = np.zeros(len(nodes), dtype=np.bool_)
+    hopeless = [none]
+    for need, short in zip(needs, shortages, strict=True):
+        resource = nodes.table.resource_index.get(need.name)
+        if short is not None and resource is not None:
+            wanted = need.amount + need.charged
+            hopeless.append(short & (nodes.allocatable(resource) < wanted))
+        elif short is not None:
+            hopeless.append(short)
+    masks = [none if mask is None else mask for mask in (full, *shortages)]
+    return packed_verdicts([*masks, np.logical_or.reduce(hopeless)], describe)

@@ -30,8 +30,3 @@ def quotients(numerators: Ints, denominators: Ints) -> Ints:
     if below_zero.any():
         floors += below_zero & (floors * denominators != numerators)
     return floors
-
-
-def truncate(number: float) -> int:
-    """Converts a double to an integer; out-of-range values become the minimum, as on x86-64."""
-    return int(number) if MIN <= number <= MAX else MIN
