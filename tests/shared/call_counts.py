@@ -17,10 +17,14 @@ import sys
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from types import CodeType, FrameType
 from typing import Any, ClassVar
+
+from recorded_core import RecordedCluster
 
 import kubesched
 from kubesched.api.meta import Record
@@ -85,9 +89,9 @@ def count_named(name: str, workload: Workload) -> Counts:
 
 def count(workload: Workload, *, classes: bool, recorded: bool = False) -> Counts:
     """Play the workload three times: to warm up, to count instructions, to measure memory."""
-    options = CoreOptions(
-        repeats=1, warmup=0, classes=classes, record=_record if recorded else None
-    )
+    options = CoreOptions(repeats=1, warmup=0, classes=classes)
+    if recorded:
+        options = replace(options, make_cluster=partial(RecordedCluster, _record))
     _play(workload, Measurement, options)
     pods = _play(workload, _CountingInstructions, options)
     calls, opcodes = _CountingInstructions.calls, _CountingInstructions.opcodes
