@@ -1,63 +1,16 @@
-"""A demo workload: a few Deployments whose placement shows the scheduler's features."""
+"""A demo workload, `demo.yaml`: Deployments whose placement shows the scheduler's features."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
-from typing import Any
+from importlib import resources
 
 from kubesched.playground.client.local import LocalApi
 
 NAMESPACE = "demo"
 ZONE = "topology.kubernetes.io/zone"
-HOSTNAME = "kubernetes.io/hostname"
-
-
-def manifests() -> list[tuple[str, dict[str, Any]]]:
-    """(resource, object) pairs, in the order of creation."""
-    selector = {"matchLabels": {"app": "web"}}
-    spread = {
-        "maxSkew": 1,
-        "topologyKey": ZONE,
-        "whenUnsatisfiable": "DoNotSchedule",
-        "labelSelector": selector,
-    }
-    apart = {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": {"app": "store"}}}
-    near = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "store"}}}
-    return [
-        ("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}),
-        ("deployments.apps", _deployment("web", 6, "250m", topologySpreadConstraints=[spread])),
-        (
-            "deployments.apps",
-            _deployment("store", 3, "1", affinity={"podAntiAffinity": {_REQUIRED: [apart]}}),
-        ),
-        (
-            "deployments.apps",
-            _deployment("worker", 3, "500m", affinity={"podAffinity": {_REQUIRED: [near]}}),
-        ),
-    ]
-
-
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-
-
-def _deployment(name: str, replicas: int, cpu: str, **pod_spec: object) -> dict[str, Any]:
-    labels = {"app": name}
-    resources = {"requests": {"cpu": cpu, "memory": "256Mi"}}
-    container = {"name": "main", "image": f"example.com/{name}:1.0", "resources": resources}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": labels},
-            "template": {
-                "metadata": {"labels": labels},
-                "spec": {"containers": [container], **pod_spec},
-            },
-        },
-    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +25,16 @@ class Placement:
 
 def create(api: LocalApi) -> int:
     """Create the missing objects; returns the expected number of pods."""
+    from kubesched.api.yaml_nodes import load
     from kubesched.base.errors import AlreadyExists
 
     expected = 0
-    for resource, manifest in manifests():
+    for manifest in load(resources.files(__package__).joinpath("demo.yaml").read_bytes()):
         expected += manifest.get("spec", {}).get("replicas", 0)
-        try:
-            api.create(resource, manifest, manifest["metadata"].get("namespace"))
-        except AlreadyExists:
-            continue
+        kind = api.catalog.find_kind(manifest["apiVersion"], manifest["kind"])
+        assert kind is not None, manifest["kind"]
+        with contextlib.suppress(AlreadyExists):
+            api.create(kind, manifest, manifest["metadata"].get("namespace"))
     return expected
 
 
