@@ -53,6 +53,11 @@ def kind_conflict(resource: ResourceInfo, name: str, why: str) -> Conflict:
     return Conflict(message, details={**details_of(resource, name), "kind": resource.kind})
 
 
+def other_uid(resource: ResourceInfo, name: str, stated: str, uid: str) -> Conflict:
+    why = f"Precondition failed: UID in precondition: {stated}, UID in object meta: {uid}"
+    return conflict(resource, name, why)
+
+
 def stale(resource: ResourceInfo, name: str) -> Conflict:
     why = (
         "the object has been modified;"

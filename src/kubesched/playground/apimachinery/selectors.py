@@ -127,44 +127,38 @@ def _event_source(obj: JsonObject) -> str:
 
 
 _INVOLVED = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
-_NAME = _path("metadata", "name")
 
-FIELDS: dict[str, dict[str, FieldReader]] = {
-    "pods": {
-        "spec.nodeName": _path("spec", "nodeName"),
-        "spec.restartPolicy": _path("spec", "restartPolicy"),
-        "spec.schedulerName": _path("spec", "schedulerName"),
-        "spec.serviceAccountName": _path("spec", "serviceAccountName"),
-        "spec.hostNetwork": _path("spec", "hostNetwork", default="false"),
-        "status.phase": _path("status", "phase"),
-        "status.podIP": _pod_ip,
-        "status.nominatedNodeName": _path("status", "nominatedNodeName"),
-    },
-    "certificatesigningrequests.certificates.k8s.io": {
-        "spec.signerName": _path("spec", "signerName")
-    },
-    "nodes": {"spec.unschedulable": _path("spec", "unschedulable", default="false")},
-    "namespaces": {"status.phase": _path("status", "phase"), "name": _NAME},
-    "persistentvolumes": {"name": _NAME},
-    "persistentvolumeclaims": {"name": _NAME},
-    "replicationcontrollers": {"status.replicas": _path("status", "replicas", default="0")},
-    "replicasets.apps": {"status.replicas": _path("status", "replicas", default="0")},
-    "secrets": {"type": _path("type")},
-    "services": {"spec.clusterIP": _path("spec", "clusterIP"), "spec.type": _path("spec", "type")},
-    "jobs.batch": {"status.successful": _path("status", "succeeded", default="0")},
-    "resourceslices.resource.k8s.io": {
-        "spec.nodeName": _path("spec", "nodeName"),
-        "spec.driver": _path("spec", "driver"),
-        "spec.pool.name": _path("spec", "pool", "name"),
-    },
-    "events": {
-        **{f"involvedObject.{name}": _path("involvedObject", name) for name in _INVOLVED},
-        "reason": _path("reason"),
-        "reportingComponent": _path("reportingComponent"),
-        "source": _event_source,
-        "type": _path("type"),
-    },
+_PLAIN = {
+    "pods": "spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName"
+    " spec.hostNetwork=false status.phase status.nominatedNodeName",
+    "certificatesigningrequests.certificates.k8s.io": "spec.signerName",
+    "nodes": "spec.unschedulable=false",
+    "namespaces": "status.phase",
+    "persistentvolumes": "",
+    "persistentvolumeclaims": "",
+    "replicationcontrollers": "status.replicas=0",
+    "replicasets.apps": "status.replicas=0",
+    "secrets": "type",
+    "services": "spec.clusterIP spec.type",
+    "jobs.batch": "",
+    "resourceslices.resource.k8s.io": "spec.nodeName spec.driver spec.pool.name",
+    "events": "reason reportingComponent type",
 }
+"""Fields that are read where their name says; `=` gives the value of a missing one."""
+
+
+def _plain(text: str) -> dict[str, FieldReader]:
+    pairs = [field.partition("=") for field in text.split()]
+    return {field: _path(*field.split("."), default=default) for field, _, default in pairs}
+
+
+FIELDS: dict[str, dict[str, FieldReader]] = {key: _plain(text) for key, text in _PLAIN.items()}
+FIELDS["pods"]["status.podIP"] = _pod_ip
+for _key in ("namespaces", "persistentvolumes", "persistentvolumeclaims"):
+    FIELDS[_key]["name"] = _path("metadata", "name")
+FIELDS["jobs.batch"]["status.successful"] = _path("status", "succeeded", default="0")
+FIELDS["events"]["source"] = _event_source
+FIELDS["events"] |= {f"involvedObject.{name}": _path("involvedObject", name) for name in _INVOLVED}
 FIELDS["events.events.k8s.io"] = {
     **FIELDS["events"],
     **{f"regarding.{name}": _path("involvedObject", name) for name in _INVOLVED},

@@ -38,6 +38,12 @@ def one_of(value: str, supported: Iterable[str], path: str) -> Problems:
     return [] if value in choices else [not_supported(path, value, choices)]
 
 
+def choice(obj: JsonObject, path: str, *supported: str) -> Problems:
+    """`one_of` for the value at a path, if it is set."""
+    value = value_at(obj, path.split("."))
+    return one_of(value, supported, path) if value is not None else []
+
+
 def not_negative(value: int, path: str) -> Problems:
     return [invalid(path, value, IS_NEGATIVE)] if value < 0 else []
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubesched.playground.apimachinery.failures import conflict, not_found
+from kubesched.playground.apimachinery.failures import conflict, not_found, other_uid
 from kubesched.playground.apimachinery.objects import JsonObject, timestamp
 from kubesched.playground.registry.rest_storage import RestStorage
 
@@ -28,11 +28,7 @@ def bind(
     pod = old.obj
     metadata, spec = pod["metadata"], pod["spec"]
     if uid and uid != metadata["uid"]:
-        why = (
-            f"Precondition failed: UID in precondition: {uid},"
-            f" UID in object meta: {metadata['uid']}"
-        )
-        raise conflict(pods, name, why)
+        raise other_uid(pods, name, uid, metadata["uid"])
     if resource_version and resource_version != str(old.revision):
         why = (
             f"Precondition failed: ResourceVersion in precondition: {resource_version},"

@@ -22,10 +22,10 @@ from kubesched.playground.apimachinery.bodies import unreadable
 from kubesched.playground.apimachinery.catalog import ResourceCatalog, ResourceInfo
 from kubesched.playground.apimachinery.failures import (
     already_exists,
-    conflict,
     forbidden,
     invalid,
     not_found,
+    other_uid,
     stale,
 )
 from kubesched.playground.apimachinery.managed_fields.managers import (
@@ -295,11 +295,7 @@ class RestStorage:
         self.check_version(resource, old, metadata)
         uid = metadata.get("uid")
         if uid and uid != old.obj["metadata"]["uid"]:
-            why = (
-                f"Precondition failed: UID in precondition: {uid},"
-                f" UID in object meta: {old.obj['metadata']['uid']}"
-            )
-            raise conflict(resource, name, why)
+            raise other_uid(resource, name, uid, old.obj["metadata"]["uid"])
         return self.replace(resource, old, obj, options, subresource=subresource)
 
     def check_version(self, resource: ResourceInfo, old: Entry, metadata: JsonObject) -> None:

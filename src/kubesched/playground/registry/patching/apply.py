@@ -14,7 +14,7 @@ from dataclasses import replace
 from kubesched.base.errors import BadRequest, Conflict, ServerError
 from kubesched.playground.apimachinery.bodies import check_kind, to_stored, undeclared_fields
 from kubesched.playground.apimachinery.catalog import ResourceInfo
-from kubesched.playground.apimachinery.failures import conflict, not_found, stale
+from kubesched.playground.apimachinery.failures import not_found, other_uid, stale
 from kubesched.playground.apimachinery.managed_fields.compare import compare
 from kubesched.playground.apimachinery.managed_fields.managers import (
     Manager,
@@ -123,11 +123,7 @@ def _check_preconditions(resource: ResourceInfo, old: Entry, metadata: JsonObjec
     if metadata.get("resourceVersion", "") not in ("", str(old.revision)):
         raise stale(resource, known["name"])
     if metadata.get("uid", "") not in ("", known["uid"]):
-        why = (
-            f"Precondition failed: UID in precondition: {metadata['uid']},"
-            f" UID in object meta: {known['uid']}"
-        )
-        raise conflict(resource, known["name"], why)
+        raise other_uid(resource, known["name"], metadata["uid"], known["uid"])
 
 
 def _in_place(managers: tuple[Manager, ...], others: list[Manager], mine: Manager) -> list[Manager]:

@@ -11,6 +11,7 @@ from kubesched.playground.apimachinery.objects import JsonObject
 from kubesched.playground.apimachinery.validation import (
     IS_NEGATIVE,
     Problems,
+    choice,
     numbered,
     one_of,
     port_number,
@@ -46,8 +47,7 @@ def validate_node(obj: JsonObject) -> Problems:
 
 def validate_service(obj: JsonObject) -> Problems:
     spec = obj["spec"]
-    kinds = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
-    yield from one_of(spec["type"], kinds, "spec.type")
+    yield from choice(obj, "spec.type", "ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
     ports = spec.get("ports") or ()
     if not ports and spec["type"] != "ExternalName" and spec.get("clusterIP") != "None":
         yield required("spec.ports")
@@ -61,7 +61,7 @@ def validate_service(obj: JsonObject) -> Problems:
         yield from one_of(port["protocol"], ("SCTP", "TCP", "UDP"), f"{here}.protocol")
         if len(ports) > 1 and not port.get("name"):
             yield required(f"{here}.name")
-    yield from one_of(spec["sessionAffinity"], ("ClientIP", "None"), "spec.sessionAffinity")
+    yield from choice(obj, "spec.sessionAffinity", "ClientIP", "None")
 
 
 def validate_priority_class(obj: JsonObject) -> Problems:
@@ -76,8 +76,7 @@ def validate_priority_class(obj: JsonObject) -> Problems:
     elif value > HIGHEST_USER_PRIORITY:
         detail = f"maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}"
         yield forbidden("value", detail)
-    policies = ("Never", "PreemptLowerPriority")
-    yield from one_of(obj["preemptionPolicy"], policies, "preemptionPolicy")
+    yield from choice(obj, "preemptionPolicy", "Never", "PreemptLowerPriority")
 
 
 def validate_priority_class_update(new: JsonObject, old: JsonObject) -> Problems:

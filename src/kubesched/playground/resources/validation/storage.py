@@ -7,6 +7,7 @@ from kubesched.api.field_errors import forbidden, required
 from kubesched.playground.apimachinery.objects import JsonObject
 from kubesched.playground.apimachinery.validation import (
     Problems,
+    choice,
     label_selector,
     one_of,
     positive_quantity,
@@ -14,7 +15,6 @@ from kubesched.playground.apimachinery.validation import (
 from kubesched.playground.resources.validation.scheduling import node_selector
 
 _ACCESS_MODES = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")
-_VOLUME_MODES = ("Block", "Filesystem")
 _NOT_A_SOURCE = frozenset(
     (
         "accessModes",
@@ -61,11 +61,8 @@ def validate_persistent_volume(obj: JsonObject) -> Problems:
     wanted = (spec.get("nodeAffinity") or {}).get("required")
     if wanted is not None:
         yield from node_selector(wanted, "spec.nodeAffinity.required")
-    policies = ("Delete", "Recycle", "Retain")
-    yield from one_of(
-        spec["persistentVolumeReclaimPolicy"], policies, "spec.persistentVolumeReclaimPolicy"
-    )
-    yield from one_of(spec["volumeMode"], _VOLUME_MODES, "spec.volumeMode")
+    yield from choice(obj, "spec.persistentVolumeReclaimPolicy", "Delete", "Recycle", "Retain")
+    yield from choice(obj, "spec.volumeMode", "Block", "Filesystem")
 
 
 def validate_persistent_volume_update(new: JsonObject, old: JsonObject) -> Problems:
@@ -93,7 +90,7 @@ def validate_persistent_volume_claim(obj: JsonObject) -> Problems:
         yield required("spec.resources[storage]")
     else:
         yield from positive_quantity(storage, "spec.resources[storage]")
-    yield from one_of(spec["volumeMode"], _VOLUME_MODES, "spec.volumeMode")
+    yield from choice(obj, "spec.volumeMode", "Block", "Filesystem")
 
 
 def validate_persistent_volume_claim_update(new: JsonObject, old: JsonObject) -> Problems:
@@ -134,9 +131,8 @@ def _requested(spec: JsonObject) -> int:
 def validate_storage_class(obj: JsonObject) -> Problems:
     if not obj.get("provisioner"):
         yield required("provisioner")
-    yield from one_of(obj["reclaimPolicy"], ("Delete", "Retain"), "reclaimPolicy")
-    modes = ("Immediate", "WaitForFirstConsumer")
-    yield from one_of(obj["volumeBindingMode"], modes, "volumeBindingMode")
+    yield from choice(obj, "reclaimPolicy", "Delete", "Retain")
+    yield from choice(obj, "volumeBindingMode", "Immediate", "WaitForFirstConsumer")
 
 
 def validate_csi_node(obj: JsonObject) -> Problems:

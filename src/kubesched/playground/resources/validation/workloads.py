@@ -15,6 +15,7 @@ from kubesched.playground.apimachinery.selectors import selector_matches
 from kubesched.playground.apimachinery.validation import (
     Problems,
     at_most_hundred_percent,
+    choice,
     label_selector,
     not_negative,
     one_of,
@@ -91,7 +92,7 @@ def validate_deployment(obj: JsonObject) -> Problems:
     yield from _template(spec, ("Always",))
     strategy = spec["strategy"]
     path = "spec.strategy"
-    yield from one_of(strategy["type"], ("Recreate", "RollingUpdate"), f"{path}.type")
+    yield from choice(obj, "spec.strategy.type", "Recreate", "RollingUpdate")
     rolling = strategy.get("rollingUpdate")
     if strategy["type"] == "Recreate" and rolling is not None:
         detail = "may not be specified when strategy `type` is 'Recreate'"
@@ -146,12 +147,8 @@ def validate_replication_controller(obj: JsonObject) -> Problems:
 def validate_stateful_set(obj: JsonObject) -> Problems:
     spec = obj["spec"]
     yield from _counts(spec, "replicas", "minReadySeconds", "revisionHistoryLimit")
-    yield from one_of(
-        spec["podManagementPolicy"], ("OrderedReady", "Parallel"), "spec.podManagementPolicy"
-    )
-    yield from one_of(
-        spec["updateStrategy"]["type"], ("OnDelete", "RollingUpdate"), "spec.updateStrategy.type"
-    )
+    yield from choice(obj, "spec.podManagementPolicy", "OrderedReady", "Parallel")
+    yield from choice(obj, "spec.updateStrategy.type", "OnDelete", "RollingUpdate")
     service = spec.get("serviceName")
     if service:
         yield from refused("spec.serviceName", service, label_problems(service))
@@ -175,9 +172,7 @@ def validate_stateful_set_update(new: JsonObject, old: JsonObject) -> Problems:
 def validate_daemon_set(obj: JsonObject) -> Problems:
     spec = obj["spec"]
     yield from _counts(spec, "minReadySeconds", "revisionHistoryLimit")
-    yield from one_of(
-        spec["updateStrategy"]["type"], ("RollingUpdate", "OnDelete"), "spec.updateStrategy.type"
-    )
+    yield from choice(obj, "spec.updateStrategy.type", "RollingUpdate", "OnDelete")
     if spec["updateStrategy"]["type"] == "RollingUpdate":
         yield from _rolling(
             spec["updateStrategy"].get("rollingUpdate") or {}, "spec.updateStrategy.rollingUpdate"
@@ -194,7 +189,7 @@ def validate_job(obj: JsonObject) -> Problems:
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None:
         yield from not_negative(deadline, "spec.activeDeadlineSeconds")
-    yield from one_of(spec["completionMode"], ("Indexed", "NonIndexed"), "spec.completionMode")
+    yield from choice(obj, "spec.completionMode", "Indexed", "NonIndexed")
     if spec["completionMode"] == "Indexed" and spec.get("completions") is None:
         yield required("spec.completions", "when completion mode is Indexed")
     yield from _selector(spec, "job")
@@ -244,9 +239,7 @@ def validate_cron_job(obj: JsonObject) -> Problems:
         "failedJobsHistoryLimit",
     ):
         yield from not_negative(spec.get(field) or 0, f"spec.{field}")
-    yield from one_of(
-        spec["concurrencyPolicy"], ("Allow", "Forbid", "Replace"), "spec.concurrencyPolicy"
-    )
+    yield from choice(obj, "spec.concurrencyPolicy", "Allow", "Forbid", "Replace")
 
 
 def validate_pod_disruption_budget(obj: JsonObject) -> Problems:
@@ -259,11 +252,7 @@ def validate_pod_disruption_budget(obj: JsonObject) -> Problems:
     for field in both:
         yield from positive_int_or_percent(spec[field], f"spec.{field}")
         yield from at_most_hundred_percent(spec[field], f"spec.{field}")
-    policy = spec.get("unhealthyPodEvictionPolicy")
-    if policy is not None:
-        yield from one_of(
-            policy, ("AlwaysAllow", "IfHealthyBudget"), "spec.unhealthyPodEvictionPolicy"
-        )
+    yield from choice(obj, "spec.unhealthyPodEvictionPolicy", "AlwaysAllow", "IfHealthyBudget")
 
 
 def job_policies(spec: JsonObject) -> Problems:
