@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from kubesched.playground.apimachinery.managed_fields.paths import (
     Layout,
@@ -87,22 +86,11 @@ def _compare_items(
         result.removed |= _members(inner, before[step], (*path, step))
 
 
-def _members(layout: Layout, item: Json, path: Path) -> set[Path] | frozenset[Path]:
-    if not isinstance(item, dict):
-        return set()
-    kinds = set(map(type, item.values()))
-    if dict not in kinds and list not in kinds:
-        return _plain_members(path, tuple(item))
+def _members(layout: Layout, item: Json, path: Path) -> set[Path]:
     collected: list[Path] = []
-    for name, value in item.items():
+    for name, value in item.items() if isinstance(item, dict) else ():
         collect_paths(layout.child(name), value, (*path, f"f:{name}"), collected)
     return set(collected)
-
-
-@lru_cache(maxsize=1024)
-def _plain_members(path: Path, names: tuple[str, ...]) -> frozenset[Path]:
-    """Members of an item without structure, e.g. a condition; shared by thousands of objects."""
-    return frozenset((*path, f"f:{name}") for name in names)
 
 
 def _below(layout: Layout, value: Json, path: Path) -> set[Path]:

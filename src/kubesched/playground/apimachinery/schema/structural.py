@@ -16,8 +16,6 @@ from datetime import date, datetime
 from functools import lru_cache
 from typing import Any
 
-from kubesched.api.cel.times import parse_duration
-from kubesched.api.cel.values import MAX_INT, Duration
 from kubesched.api.field_errors import (
     FieldError,
     duplicate,
@@ -341,33 +339,6 @@ def _parses(parse: Callable[[str], object]) -> Callable[[str], bool]:
     return check
 
 
-_DURATION_UNITS = (
-    (1, ("ns", "nano")),
-    (10**3, ("us", "µs", "micro")),
-    (10**6, ("ms", "milli")),
-    (10**9, ("s", "sec")),
-    (60 * 10**9, ("m", "min")),
-    (3600 * 10**9, ("h", "hr", "hour")),
-    (86400 * 10**9, ("d", "day")),
-    (7 * 86400 * 10**9, ("w", "wk", "week")),
-)
-_DURATION_PART = re.compile(r"([0-9]+)\s*([A-Za-zµ]+)", re.ASCII)
-
-
-def parse_format_duration(text: str) -> Duration | None:
-    """Parse `format: duration`: in Go's syntax or in words (`2 days 3 hours`); None if invalid."""
-    parsed = parse_duration(text)
-    if parsed is not None:
-        return parsed
-    nanos, is_duration = 0, False
-    for number, unit in _DURATION_PART.findall(text):
-        for factor, (*names, prefix) in _DURATION_UNITS:
-            if unit.lower() in names or unit.lower().startswith(prefix):
-                nanos += int(number) * factor
-                is_duration = True
-    return Duration(nanos) if is_duration and nanos <= MAX_INT else None
-
-
 _FORMATS: dict[str, Callable[[str], bool]] = {
     "date": _parses(date.fromisoformat),
     "date-time": lambda text: "T" in text.upper() and _parses(datetime.fromisoformat)(text),
@@ -375,7 +346,6 @@ _FORMATS: dict[str, Callable[[str], bool]] = {
     "ipv6": _parses(ipaddress.IPv6Address),
     "cidr": lambda text: "/" in text and _parses(ipaddress.ip_interface)(text),
     "uuid": _parses(uuid.UUID),
-    "duration": lambda text: parse_format_duration(text) is not None,
     "email": lambda text: re.fullmatch(r"[^@\s]+@[^@\s]+", text) is not None,
     "hostname": lambda text:
         re.fullmatch(r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?", text) is not None,
