@@ -27,7 +27,7 @@ from kubesched.playground.controllers.event_ttl import EventExpiry
 from kubesched.playground.controllers.garbage_collector import GarbageCollector
 from kubesched.playground.controllers.job import JobController
 from kubesched.playground.controllers.namespaces import NamespaceController
-from kubesched.playground.controllers.node_lifecycle import DEFAULT_GRACE_S, NodeLifecycleController
+from kubesched.playground.controllers.node_lifecycle import NodeLifecycleController
 from kubesched.playground.controllers.pod_gc import PodGcController
 from kubesched.playground.controllers.pod_group_protection import POD_GROUPS, PodGroupProtection
 from kubesched.playground.controllers.replicaset import (
@@ -102,9 +102,6 @@ class ControllerOptions:
 
     storage: tuple[StorageDriver, ...] = ()
     """Storage drivers to simulate."""
-
-    node_monitor_grace_s: float = DEFAULT_GRACE_S
-    """Seconds without a heartbeat after which a node counts as unreachable."""
 
     finished_pod_limit: int = 12_500
     """Number of finished pods to keep; 0 keeps all."""
@@ -212,7 +209,6 @@ def start_all(
         PodGcController: (options.finished_pod_limit,),
         JobController: (gates.enabled("WorkloadWithJob"),),
         ResourceClaimController: (gates.enabled("DRAWorkloadResourceClaims"),),
-        NodeLifecycleController: (options.node_monitor_grace_s,),
     }
     left_out = {controller for controller in CONTROLLERS if controller.name in options.disabled}
     if not any(resource.key == POD_GROUPS for resource in api.catalog):

@@ -28,7 +28,7 @@ from kubesched.playground.client.controller import LEASE_NAMESPACE, Controller, 
 from kubesched.playground.client.informers import BY_NODE
 
 MONITOR_S = 5.0
-DEFAULT_GRACE_S = 50.0
+GRACE_S = 50.0
 SWEEP = ""
 
 NOT_READY = "node.kubernetes.io/not-ready"
@@ -54,9 +54,8 @@ class NodeLifecycleController(Controller[str]):
     name = "nodelifecycle"
     component = "node-controller"
 
-    def __init__(self, context: ControllerContext, grace_s: float = DEFAULT_GRACE_S) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._grace_s = grace_s
         self._heard_at: dict[str, float] = {}
         self._lease_s: dict[str, float] = {}
         self._swept_at = self.clock.monotonic()
@@ -92,7 +91,7 @@ class NodeLifecycleController(Controller[str]):
 
     def _patience_s(self, name: str) -> float:
         """Grace period of a node; longer for kubelets with longer leases."""
-        return max(self._grace_s, self._lease_s.get(name, 0.0) + MONITOR_S)
+        return max(GRACE_S, self._lease_s.get(name, 0.0) + MONITOR_S)
 
     def _is_silent(self, name: str, heard_at: float) -> bool:
         patience_s = self._patience_s(name)

@@ -80,9 +80,8 @@ class ApiResponse(Response):
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The negotiated encoding, and the view of the object (e.g. a table)."""
+    """The negotiated view of the object (e.g. a table). Every answer is JSON, and so YAML."""
 
-    media_type: str = JSON
     view: View = ""
     version: str = "v1"
     """Version of the view, in the group meta.k8s.io."""
@@ -105,11 +104,11 @@ def negotiate(accept: str) -> Accepted:
             continue
         view = options.get("as", "")
         if not view:
-            return Accepted(media_type)
+            return PLAIN
         version = options.get("v", "")
         is_meta = options.get("g") == "meta.k8s.io" and version in ("v1", "v1beta1")
         if is_meta and media_type == JSON and view in get_args(View):
-            return Accepted(JSON, cast("View", view), version)
+            return Accepted(cast("View", view), version)
     raise NotAcceptable(f"only the following media types are accepted: {_READABLE}")
 
 

@@ -7,8 +7,6 @@ Lease and, if it reports no health, the conditions of a healthy node.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from kubesched.api.resources import is_extended
 from kubesched.base.errors import AlreadyExists
 from kubesched.playground.apimachinery.objects import (
@@ -23,7 +21,6 @@ from kubesched.playground.apimachinery.objects import (
     status_of,
     uid_of,
 )
-from kubesched.playground.apimachinery.selectors import compile_label_selector
 from kubesched.playground.client.controller import LEASE_NAMESPACE, Controller, ControllerContext
 from kubesched.playground.kubelet.node_templates import (
     PlannedNode,
@@ -49,7 +46,6 @@ class NodeKeeper(Controller[Key]):
         super().__init__(context)
         self._options = options
         self._rng = context.generator(self.name)
-        self._is_played = played_nodes(options)
         self._planned = plan_nodes(options.pools, options.nodes)
         self._nodes = self.watch("nodes", self._node_changed)
         self._leases = self.watch(LEASES)
@@ -63,7 +59,7 @@ class NodeKeeper(Controller[Key]):
             self._register(self._planned[int(name)])
             return None
         node = self._nodes.get(name)
-        if node is None or not self._is_played(node) or is_deleting(node) or is_stopped(node):
+        if node is None or is_deleting(node) or is_stopped(node):
             return None
         self._report_health(node)
         self._report_extended_resources(node)
@@ -143,12 +139,6 @@ class NodeKeeper(Controller[Key]):
         is_news = old is None or is_stopped(old) != is_stopped(node)
         if is_news or _health(old) != _health(node) or _resources(old) != _resources(node):
             self.queue.add(("node", name_of(node)))
-
-
-def played_nodes(options: KubeletOptions) -> Callable[[JsonObject], bool]:
-    """Predicate for the nodes that the fake kubelets manage."""
-    matches = compile_label_selector(options.node_selector)
-    return matches if matches is not None else lambda node: True
 
 
 def is_stopped(node: JsonObject) -> bool:

@@ -38,11 +38,5 @@ class KubeletOptions:
     max_heartbeats_per_s: float = 100.0
     """Limit over all nodes: 5,000 nodes renew every 50 seconds, with longer leases accordingly."""
 
-    admission: bool = True
-    """Whether pods that do not fit their node are rejected."""
-
-    node_selector: str = ""
-    """Label selector of the simulated nodes; empty selects all."""
-
     def heartbeat_interval_s(self, node_count: int) -> float:
         return max(self.heartbeat_s, node_count / self.max_heartbeats_per_s)

@@ -31,7 +31,7 @@ from kubesched.playground.client.informers import BY_NODE
 from kubesched.playground.kubelet import transitions
 from kubesched.playground.kubelet.admission import NodeLedger, Rejection
 from kubesched.playground.kubelet.commands import with_effects
-from kubesched.playground.kubelet.heartbeats import COMPONENT, is_stopped, played_nodes
+from kubesched.playground.kubelet.heartbeats import COMPONENT, is_stopped
 from kubesched.playground.kubelet.node_templates import host_ip, pod_cidr
 from kubesched.playground.kubelet.options import KubeletOptions
 from kubesched.playground.kubelet.stages import (
@@ -95,7 +95,6 @@ class PodPlayer(Controller[str]):
         super().__init__(context)
         self._options = options
         self._rng = context.generator(self.name)
-        self._is_played = played_nodes(options)
         self._plans: dict[str, _Plan] = {}
         self._hosts: dict[str, _Host] = {}
         self._host_count = 0
@@ -232,7 +231,7 @@ class PodPlayer(Controller[str]):
     def _is_admitted(self, pod: JsonObject, node: JsonObject, host: _Host) -> bool:
         if uid_of(pod) in host.ledger:
             return True
-        if not self._options.admission or status_of(pod).get("startTime"):
+        if status_of(pod).get("startTime"):
             host.ledger.enter(pod)  # already running: a restarted kubelet does not admit again
             return True
         rejection = host.ledger.admit(pod, node)
@@ -316,7 +315,7 @@ class PodPlayer(Controller[str]):
 
     def _node_changed(self, kind: str, node: JsonObject, old: JsonObject | None) -> None:
         name = name_of(node)
-        if kind == "DELETED" or not self._is_played(node):
+        if kind == "DELETED":
             self._hosts.pop(name, None)
             return
         host = self._hosts.get(name)

@@ -197,25 +197,6 @@ def test_a_node_made_by_hand_keeps_its_own_health(world):
     assert [(each["type"], each["status"]) for each in conditions] == [("Ready", "False")]
 
 
-def test_only_selected_nodes_are_played(make_world):
-    world = make_world(kubelet=KubeletOptions(nodes=0, node_selector="played=yes"))
-    for name, labels in (("mine", {"played": "yes"}), ("theirs", {})):
-        world.create(
-            "nodes",
-            {
-                "metadata": {"name": name, "labels": labels},
-                "status": {"allocatable": {"cpu": "1", "pods": "5"}},
-            },
-            "",
-        )
-    world.is_scheduling = False
-    world.pod("a", nodeName="mine")
-    world.pod("b", nodeName="theirs")
-    world.run(10)
-    assert [pod["status"]["phase"] for pod in world.pods()] == ["Running", "Pending"]
-    assert not world.exists(LEASES, "theirs", "kube-node-lease")
-
-
 def test_a_deleted_node_is_not_registered_again(world):
     world.delete("nodes", "node-1")
     world.run(60)

@@ -377,18 +377,6 @@ def test_a_kubelet_that_comes_back_does_not_judge_running_pods_again(make_world)
     assert status(world, "second")["reason"] == "OutOfcpu"
 
 
-def test_admission_can_be_switched_off(make_world):
-    world = make_world(
-        kubelet=KubeletOptions(
-            nodes=1, admission=False, pools=(NodePool(capacity={"cpu": "1", "pods": "1"}),)
-        )
-    )
-    for name in "ab":
-        world.pod(name, containers=asking(cpu="1"))
-    world.run(5)
-    assert [status(world, name)["phase"] for name in "ab"] == ["Running", "Running"]
-
-
 def test_a_pod_created_with_its_node_is_scheduled(world):
     world.pod("pinned", nodeName="node-0")
     world.run(5)
