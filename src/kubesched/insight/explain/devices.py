@@ -39,14 +39,17 @@ from kubesched.plugins.dynamic_resources.manager import manager_of
 from kubesched.plugins.dynamic_resources.plugin import STATE, DynamicResources
 from kubesched.plugins.dynamic_resources.state import DRAState
 from kubesched.plugins.dynamic_resources.structured.allocated_state import DeviceID, device_of
-from kubesched.plugins.dynamic_resources.structured.candidates import Candidate, Candidates
+from kubesched.plugins.dynamic_resources.structured.candidates import (
+    Candidate,
+    Candidates,
+    is_repelled,
+)
 from kubesched.plugins.dynamic_resources.structured.constraints import lookup_attribute, value_of
 from kubesched.plugins.dynamic_resources.structured.counters import AvailableCounters
 from kubesched.plugins.dynamic_resources.structured.failures import AllocationError
 from kubesched.plugins.dynamic_resources.structured.pools import Pool, PooledDevice, node_matches
 from kubesched.plugins.dynamic_resources.structured.requests import Checker, Request
 from kubesched.plugins.dynamic_resources.structured.selectors import DeviceContent, SelectorFailure
-from kubesched.plugins.dynamic_resources.structured.taints import is_repelled
 
 NOT_WORKED_OUT = (
     "the search for what is in the way of devices takes long and was given up; "

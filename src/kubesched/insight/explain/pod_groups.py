@@ -46,7 +46,7 @@ from kubesched.insight.explain.reasons import NOT_ENQUEUED
 from kubesched.scheduler.algorithm import ScheduleResult
 from kubesched.scheduler.factory import Assembly
 from kubesched.scheduler.groups.group_cycle import GroupCycles, GroupRejected, failure_of
-from kubesched.scheduler.groups.group_scheduler import GroupScheduler
+from kubesched.scheduler.groups.parts import GroupScheduler
 from kubesched.scheduler.groups.placing import Placing
 from kubesched.scheduler.groups.results import GroupResult, MemberResult
 

@@ -20,7 +20,7 @@ from kubesched.lab.benchmarking.core_cluster import PACE_S, CoreCluster
 from kubesched.lab.benchmarking.core_measuring import Measurement
 from kubesched.lab.benchmarking.progress import Progress
 from kubesched.scheduler.groups.group_cycle import GroupCycles, SkipPod
-from kubesched.scheduler.groups.group_scheduler import GroupScheduler
+from kubesched.scheduler.groups.parts import GroupScheduler
 from kubesched.scheduler.groups.queued_group import QueuedGroup
 from kubesched.scheduler.scheduling_cycle import Assumed, SchedulingCycle
 

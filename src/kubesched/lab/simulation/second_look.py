@@ -71,7 +71,7 @@ from kubesched.scheduler.groups.group_cycle import (
     Results,
     failure_of,
 )
-from kubesched.scheduler.groups.group_scheduler import GroupScheduler
+from kubesched.scheduler.groups.parts import GroupScheduler
 from kubesched.scheduler.groups.queued_group import QueuedGroup
 from kubesched.scheduler.http_extender import make_extenders
 from kubesched.scheduler.scheduling_cycle import Assumed, SchedulingCycle

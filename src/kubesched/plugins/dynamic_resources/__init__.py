@@ -3,7 +3,6 @@
 plugin                   the extension points
 state                    per-attempt state of the pod's claims
 claim_lookup             which claims a pod uses
-claim_checks             PreFilter: checks that need no node
 filtering                Filter: whether a node can serve the claims
 signature_column         groups equivalent nodes, so that one is evaluated for all
 binding                  PreBind and Unreserve: writes, waits and releases

@@ -50,7 +50,7 @@ LOOK_AGAIN_S: Final = 5.0
 """Polling interval for binding conditions, in addition to checks on every claim change."""
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 30.0
-"""Maximum pause between attempts to read a claim after a write without a response."""
+"""Pauses between attempts to read or delete a claim after a write without a response."""
 SPECIAL_CLAIM_WAIT_S: Final = 120.0
 """Maximum wait until the watch shows the special claim."""
 
@@ -267,19 +267,13 @@ class ClaimBinder:
             self._handle.activate({key_of(pod.metadata): pod})
 
     async def _assume_stored(self, claim: ResourceClaim) -> None:
-        """Read a claim, retrying until that succeeds, and assume the API server's version."""
-        meta, pause_s = claim.metadata, FIRST_PAUSE_S
-        while True:
-            try:
-                stored = await self._client.get(ResourceClaim, meta.namespace, meta.name)
-                self._claims.assume(stored)
-                return
-            except NotFound:
-                return
-            except KubeschedError as error:
-                log.info("Claim not read", v=2, claim=key_of(meta), err=error)
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+        """Read a claim and assume the API server's version."""
+        meta = claim.metadata
+
+        async def read() -> None:
+            self._claims.assume(await self._client.get(ResourceClaim, meta.namespace, meta.name))
+
+        await _until_answered(read, claim, "Claim not read")
 
     async def _with_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
         finalizers = claim.metadata.finalizers or []
@@ -470,18 +464,8 @@ class ClaimBinder:
 
     async def _delete_unanswered(self, claim: ResourceClaim, in_flight_uid: str, pod: Pod) -> None:
         """Delete a special claim that may be allocated; its devices stay taken until it is gone."""
-        pause_s = FIRST_PAUSE_S
         try:
-            while True:
-                try:
-                    await self.delete(claim)
-                    break
-                except NotFound:
-                    break
-                except (KubeschedError, ClaimBindingError) as error:
-                    log.info("Claim not deleted", v=2, claim=key_of(claim.metadata), err=error)
-                await asyncio.sleep(pause_s)
-                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            await _until_answered(partial(self.delete, claim), claim, "Claim not deleted")
         finally:
             self._unanswered.discard(in_flight_uid)
             self._claims.remove_in_flight(in_flight_uid, pod.metadata.uid)
@@ -528,6 +512,22 @@ class _explained(contextlib.AbstractContextManager[None]):  # noqa: N801  # used
             error.add_note(self._what)
         elif isinstance(error, KubeschedError):
             raise ClaimBindingError(f"{self._what}: {error}") from error
+
+
+async def _until_answered(
+    work: Callable[[], Awaitable[None]], claim: ResourceClaim, problem: str
+) -> None:
+    """Repeat a request, with growing pauses, until it succeeds or the claim is gone."""
+    pause_s = FIRST_PAUSE_S
+    while True:
+        try:
+            return await work()
+        except NotFound:
+            return None
+        except (KubeschedError, ClaimBindingError) as error:
+            log.info(problem, v=2, claim=key_of(claim.metadata), err=error)
+        await asyncio.sleep(pause_s)
+        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
 
 async def _retry_on_conflict(

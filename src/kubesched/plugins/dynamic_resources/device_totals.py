@@ -6,7 +6,7 @@ ignored, and selectors treat every device as not shareable.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 from msgspec import structs
 
@@ -41,28 +41,17 @@ def device_totals(node: Node, device_class: DeviceClass, dra: DRAManager) -> tup
     return capacity, taken
 
 
-def _reachable(slice_: ResourceSlice, node: Node) -> Iterator[Device]:
-    spec, name = slice_.spec, node.metadata.name
-    devices = spec.devices or ()
+def _reachable(slice_: ResourceSlice, node: Node) -> Sequence[Device]:
+    spec = slice_.spec
+    devices = spec.devices or []
     if spec.per_device_node_selection:
-        for device in devices:
-            if (
-                device.all_nodes
-                or device.node_name == name
-                or (
-                    device.node_selector is not None
-                    and node_matches(node, device.node_name, device.all_nodes, device.node_selector)
-                )
-            ):
-                yield device
-        return
-    if not spec.all_nodes and spec.node_name != name:
-        if spec.node_selector is not None:
-            if not node_matches(node, spec.node_name, spec.all_nodes, spec.node_selector):
-                return
-        elif spec.node_name:
-            return
-    yield from devices
+        return [
+            device
+            for device in devices
+            if node_matches(node, device.node_name, device.all_nodes, device.node_selector)
+        ]
+    is_reached = node_matches(node, spec.node_name, spec.all_nodes, spec.node_selector)
+    return devices if is_reached else ()
 
 
 def _is_of_class(

@@ -35,12 +35,6 @@ class ExtendedResourceCache:
             self._stop()
             self._stop = None
 
-    def __contains__(self, resource: object) -> bool:
-        return resource in self.by_resource
-
-    def class_of(self, resource: str) -> DeviceClass | None:
-        return self.by_resource.get(resource)
-
     def _changed(self, old: DeviceClass | None, new: DeviceClass | None) -> None:
         self.version += 1
         if new is None:

@@ -23,16 +23,11 @@ from kubesched.api.resource_v1 import (
     ResourceClaimSpec,
 )
 from kubesched.api.resources import is_extended
-from kubesched.plugins.dynamic_resources.extended_resource_cache import ExtendedResourceCache
 from kubesched.plugins.dynamic_resources.structured.requests import EXACT_COUNT
 
 IN_MEMORY_NAME = "<extended-resources>"
 
 Mappings = list[ContainerExtendedResourceRequest]
-
-
-def is_backed(name: str, classes: ExtendedResourceCache) -> bool:
-    return may_be_backed(name) and name in classes
 
 
 def may_be_backed(name: str) -> bool:

@@ -191,7 +191,7 @@ class NodeFilter:
         for name, amount in self._state.extended_resources.items():
             if not amount or not may_be_backed(name):
                 continue
-            device_class = self._classes.class_of(name)
+            device_class = self._classes.by_resource.get(name)
             if device_class is not None and not offered.get(name, 0):
                 through_claim[name] = device_class.metadata.name
             elif name not in offered:

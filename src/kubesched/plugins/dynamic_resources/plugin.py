@@ -17,6 +17,7 @@ import numpy as np
 from kubesched.api.core_v1 import Pod
 from kubesched.api.meta import Record
 from kubesched.api.names import key_of
+from kubesched.api.node_selectors import ParsedNodeSelector
 from kubesched.api.resource_v1 import (
     MAX_FIRST_AVAILABLE,
     AllocationResult,
@@ -64,7 +65,6 @@ from kubesched.framework.status import (
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.dynamic_resources import extended_resources, hints
 from kubesched.plugins.dynamic_resources.binding import ClaimBinder, ClaimBindingError
-from kubesched.plugins.dynamic_resources.claim_checks import check_claim
 from kubesched.plugins.dynamic_resources.claim_lookup import (
     ClaimProblem,
     consumer_of,
@@ -190,7 +190,7 @@ class DynamicResources(
         if not infos:
             return SKIP
         for info in infos:
-            status = check_claim(info, self._dra, self._gates, state.group_trial)
+            status = _check_claim(info, self._dra, self._gates, state.group_trial)
             if status is not None:
                 return status
         if any(True for _ in dra_state.unallocated()):
@@ -228,9 +228,12 @@ class DynamicResources(
         if not classes.by_resource:
             return None
         scalars = pod_requests(pod, _POD_REQUESTS).scalars
-        if any(n and extended_resources.is_backed(name, classes) for name, n in scalars.items()):
-            return scalars
-        return None
+        backed = (
+            name in classes.by_resource and extended_resources.may_be_backed(name)
+            for name, amount in scalars.items()
+            if amount
+        )
+        return scalars if any(backed) else None
 
     def _special_claim(self, pod: Pod) -> ClaimInfo:
         """The claim for the pod's extended resources: an earlier attempt's claim or a new one."""
@@ -542,6 +545,58 @@ class DynamicResources(
             keeps_pending=self._keeps_pending,
             ignores_missing=self._gates.reference.deleted_special_claims_are_fine,
         )
+
+
+def _check_claim(
+    info: ClaimInfo, dra: DRAManager, gates: FeatureGates, group_trial: object | None
+) -> Status | None:
+    """Why the claim makes the pod unschedulable on every node, or None.
+
+    Sets `available_on`, and `shared` if an earlier member of the group has allocated the claim.
+    """
+    claim = info.claim
+    allocation = claim.status.allocation
+    if allocation is None:
+        allocation = info.shared = dra.claims.shared_by(group_trial, claim.metadata.uid)
+    if allocation is not None:
+        if allocation.node_selector is not None:
+            selector = ParsedNodeSelector(allocation.node_selector)
+            if selector.error is not None:
+                return error_status(selector.error)
+            info.available_on = selector
+        return None
+    if dra.claims.is_in_flight(claim.metadata.uid):
+        return unresolvable(
+            f"resource claim {key_of(claim.metadata)} is in the process of being allocated"
+        )
+    return None if info.is_special else _check_classes(claim, dra, gates)
+
+
+def _check_classes(claim: ResourceClaim, dra: DRAManager, gates: FeatureGates) -> Status | None:
+    for request in claim.spec.devices.requests or ():
+        if request.exactly is not None:
+            asked = [(request.name, request.exactly.device_class_name)]
+        elif request.first_available:
+            if not gates.DRAPrioritizedList:
+                return unresolvable(
+                    f"resource claim {key_of(claim.metadata)}, request {request.name}: "
+                    "has subrequests, but the DRAPrioritizedList feature is disabled"
+                )
+            asked = [
+                (f"{request.name}/{sub.name}", sub.device_class_name)
+                for sub in request.first_available
+            ]
+        else:
+            return unresolvable(
+                f"resource claim {key_of(claim.metadata)}, request {request.name}: "
+                "unknown request type"
+            )
+        for name, class_name in asked:
+            if not class_name:
+                return error_status(f"request {name}: unsupported request type")
+            if dra.device_class(class_name) is None:
+                return unresolvable(f"request {name}: device class {class_name} does not exist")
+    return None
 
 
 def _score(dra_state: DRAState, solution: Solution) -> int:

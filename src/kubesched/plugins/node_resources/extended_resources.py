@@ -22,7 +22,7 @@ class DeviceBackedResources:
         self.is_enabled = handle.feature_gates.DRAExtendedResource and handle.listers is not None
 
     def __contains__(self, name: object) -> bool:
-        return self.is_enabled and name in manager_of(self._handle).extended_resources
+        return self.is_enabled and name in manager_of(self._handle).extended_resources.by_resource
 
     def current_version(self) -> Hashable:
         """Changes whenever the mapping may have changed."""
@@ -43,7 +43,7 @@ class DeviceBackedResources:
         dra = manager_of(self._handle)
         columns: dict[int, tuple[Ints, Ints]] = {}
         for name, resource in scored.items():
-            device_class = dra.extended_resources.class_of(name)
+            device_class = dra.extended_resources.by_resource.get(name)
             assert device_class is not None, "only backed resources are asked for"
             offered, used = nodes.allocatable(resource).copy(), nodes.requested(resource).copy()
             for index in np.flatnonzero((offered == 0) & nodes.alive).tolist():

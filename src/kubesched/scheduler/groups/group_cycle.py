@@ -143,13 +143,13 @@ class GroupCycles:
         self, framework: Framework, shared: GroupCycle, *, full_states: bool = False
     ) -> Placing:
         return Placing(
-            framework,
-            self.cycle,
-            self.cache,
-            self.queue.nominator,
-            self.states,
-            shared,
-            self.random,
+            framework=framework,
+            cycle=self.cycle,
+            cache=self.cache,
+            nominator=self.queue.nominator,
+            states=self.states,
+            shared=shared,
+            random=self.random,
             scheduling_cycle=self.queue.scheduling_cycle,
             by_topology=self.by_topology,
             full_states=full_states,

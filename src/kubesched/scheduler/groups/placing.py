@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from copy import copy
+from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 
@@ -44,45 +45,34 @@ Undo = Callable[[], None]
 MAX_SCORE = 100
 
 
+@dataclass(eq=False, kw_only=True)
 class Placing:
     """One run of the algorithm for a whole tree."""
 
-    def __init__(
-        self,
-        framework: Framework,
-        cycle: SchedulingCycle,
-        cache: Cache,
-        nominator: Nominator,
-        states: GroupStates,
-        shared: GroupCycle,
-        random: Random,
-        *,
-        scheduling_cycle: int,
-        by_topology: bool,
-        full_states: bool = False,
-    ) -> None:
-        """With `full_states` every plugin evaluates every member: preemption needs their states."""
-        self._framework = framework
-        self._cycle = cycle
-        self._cache = cache
-        self._nominator = nominator
-        self._states = states
-        self._shared = shared
-        self._random = random
-        self._scheduling_cycle = scheduling_cycle
-        self._by_topology = by_topology
-        self._whole = cycle.algorithm
-        if full_states:
-            self._whole = copy(cycle.algorithm)
+    framework: Framework
+    cycle: SchedulingCycle
+    cache: Cache
+    nominator: Nominator
+    states: GroupStates
+    shared: GroupCycle
+    random: Random
+    scheduling_cycle: int
+    by_topology: bool
+    full_states: bool = False
+    """Every plugin evaluates every member: preemption needs their states."""
+    results: dict[GroupKey, GroupResult] = field(default_factory=dict)
+    trials: dict[GroupKey, list[tuple[Placement, GroupResult]]] = field(default_factory=dict)
+    """What came out in each placement, of every group."""
+
+    def __post_init__(self) -> None:
+        self._whole = self.cycle.algorithm
+        if self.full_states:
+            self._whole = copy(self.cycle.algorithm)
             self._whole.engine = None
-        self._feasible = [
-            plugin for plugin in framework.plugins if isinstance(plugin, PlacementFeasiblePlugin)
-        ]
-        self._generate: Sequence[PlacementGeneratePlugin] = framework.at("placementGenerate")
-        self._score: Sequence[PlacementScorePlugin] = framework.at("placementScore")
-        self.results: dict[GroupKey, GroupResult] = {}
-        self.trials: dict[GroupKey, list[tuple[Placement, GroupResult]]] = {}
-        """What came out in each placement, of every group."""
+        plugins = self.framework.plugins
+        self._feasible = [each for each in plugins if isinstance(each, PlacementFeasiblePlugin)]
+        self._generate: Sequence[PlacementGeneratePlugin] = self.framework.at("placementGenerate")
+        self._score: Sequence[PlacementScorePlugin] = self.framework.at("placementScore")
 
     async def run(self, root: GroupNode) -> dict[GroupKey, GroupResult]:
         """Results of all groups that were reached; nothing stays assumed."""
@@ -98,10 +88,10 @@ class Placing:
         finally:
             _revert(undo)
             # The walk over the nodes goes on where this one ended.
-            self._cycle.algorithm.next_start = self._whole.next_start
+            self.cycle.algorithm.next_start = self._whole.next_start
 
     async def _place(self, node: GroupNode, within: Placement, undo: list[Undo]) -> GroupResult:
-        if node.key.is_composite or self._by_topology:
+        if node.key.is_composite or self.by_topology:
             result = await self._place_by_topology(node, within, undo)
         else:
             result = await self._place_members(node, within, undo)
@@ -117,7 +107,7 @@ class Placing:
         placements = self._placements(node, within)
         if isinstance(placements, Status):
             return GroupResult(node, Verdict(placements))
-        metrics, profile = self._framework.handle.metrics, self._framework.profile_name
+        metrics, profile = self.framework.handle.metrics, self.framework.profile_name
         if metrics is not None and not node.key.is_composite:
             metrics.generated_placements_total.labels(profile).inc(len(placements))
         tried: list[tuple[GroupResult, dict[GroupKey, GroupResult]]] = []
@@ -147,7 +137,7 @@ class Placing:
             return GroupResult(node, Verdict(group_unschedulable(text)), first.members)
         result, below = tried[best]
         self.results.update(below)
-        if self._states.composites:
+        if self.states.composites:
             self._assume_again(result, below, undo)
         return result
 
@@ -164,14 +154,14 @@ class Placing:
     ) -> GroupResult:
         if node.key.is_composite:
             return await self._place_children(node, placement, undo)
-        started = self._framework.now()
+        started = self.framework.now()
         result = await self._place_members(node, placement, undo)
-        metrics = self._framework.handle.metrics
+        metrics = self.framework.handle.metrics
         if metrics is not None and result.status.code is not Code.ERROR:
             word = "feasible" if result.status.is_success else "infeasible"
-            labels = (word, self._framework.profile_name)
+            labels = (word, self.framework.profile_name)
             metrics.placement_evaluations_total.labels(*labels).inc()
-            elapsed = self._framework.now() - started
+            elapsed = self.framework.now() - started
             metrics.placement_evaluation_duration_seconds.labels(*labels).observe(elapsed)
         return result
 
@@ -225,7 +215,7 @@ class Placing:
             if isinstance(scores, Status):
                 where = "running NormalizePlacementScore on PlacementScore plugins"
                 return _score_error(where, plugin.name, scores)
-            weight = self._framework.placement_score_weights.get(plugin.name, 1)
+            weight = self.framework.placement_score_weights.get(plugin.name, 1)
             for index, score in enumerate(scores):
                 if not 0 <= score <= MAX_SCORE:
                     return error_status(
@@ -235,7 +225,7 @@ class Placing:
                 totals[index] += weight * score
         top = max(totals)
         ties = [at for at, total in zip(good, totals, strict=True) if total == top]
-        return ties[0] if len(ties) == 1 else ties[self._random.randrange(len(ties))]
+        return ties[0] if len(ties) == 1 else ties[self.random.randrange(len(ties))]
 
     def _assume_again(
         self, result: GroupResult, below: dict[GroupKey, GroupResult], undo: list[Undo]
@@ -255,7 +245,7 @@ class Placing:
         algorithm = self._whole
         if len(placement.rows) != algorithm.table.node_count:
             algorithm = PlacementAlgorithm(self._whole, placement.rows)
-        state = self._states.state(node.key)
+        state = self.states.state(node.key)
         if state is None:
             meta = node.group.metadata
             text = f"podGroup {meta.namespace}/{meta.name} to compute gang feasibility"
@@ -299,15 +289,15 @@ class Placing:
         undo: list[Undo],
         group_trial: object,
     ) -> MemberResult:
-        framework = self._framework
+        framework = self.framework
         started = framework.now()
         state = CycleState()
-        state.cycle, state.signature = self._scheduling_cycle, info.signature
+        state.cycle, state.signature = self.scheduling_cycle, info.signature
         state.group_trial = group_trial
-        self._cycle.recall_nomination(info.pod_info)
-        decided = self._cycle.with_extenders(algorithm).schedule(framework, state, info.pod_info)
+        self.cycle.recall_nomination(info.pod_info)
+        decided = self.cycle.with_extenders(algorithm).schedule(framework, state, info.pod_info)
         outcome = await decided if isinstance(decided, Awaitable) else decided
-        self._shared.member_states[info.pod_info.uid] = state
+        self.shared.member_states[info.pod_info.uid] = state
         framework.algorithm_done(started)
         if isinstance(outcome, Status):
             member = MemberResult(info, _without_post_filter(outcome), state)
@@ -326,18 +316,18 @@ class Placing:
         self, info: QueuedPodInfo, state: CycleState, result: ScheduleResult, undo: list[Undo]
     ) -> Status | None:
         """Assume and reserve; the way back is added to `undo`."""
-        framework = self._framework
+        framework = self.framework
         pod = info.pod_info.assumed_on(result.node_name)
         try:
-            self._cache.assume_pod(pod)
+            self.cache.assume_pod(pod)
         except CacheError as error:
             return error_status(error)
-        self._nominator.delete_nominated_pod(pod.pod)
+        self.nominator.delete_nominated_pod(pod.pod)
 
         def revert() -> None:
             run_unreserve(framework, state, pod.pod, result.node_name)
-            self._cache.forget_pod(pod.pod)
-            self._nominator.add_nominated_pod(info.pod_info, KEEP_NOMINATION)
+            self.cache.forget_pod(pod.pod)
+            self.nominator.add_nominated_pod(info.pod_info, KEEP_NOMINATION)
 
         refused = run_reserve(framework, state, pod.pod, result.node_name)
         if refused is not None:
@@ -349,12 +339,12 @@ class Placing:
     def _is_feasible(self, node: GroupNode, remaining: int, scheduled: int) -> Status:
         """Success, Wait, Unschedulable, or an Error if a plugin failed."""
         for plugin in self._feasible:
-            started = self._framework.now()
+            started = self.framework.now()
             try:
                 status = plugin.placement_feasible(node, remaining, scheduled) or SUCCESS
             except Exception as error:  # a plugin may raise anything; it fails this cycle only
                 status = error_status(error)
-            self._framework.point_done("PlacementFeasible", started, status)
+            self.framework.point_done("PlacementFeasible", started, status)
             if status.is_success:
                 continue
             if status.code in (Code.WAIT, Code.UNSCHEDULABLE):

@@ -20,7 +20,7 @@ from kubesched.insight.recording.writer import Limits
 from kubesched.lab.benchmarking.workload_files import load
 from kubesched.lab.traces.log_player import play
 from kubesched.scheduler import scheduler
-from kubesched.scheduler.groups.group_scheduler import GroupScheduler
+from kubesched.scheduler.groups.parts import GroupScheduler
 
 POD = """\
 apiVersion: v1

@@ -8,9 +8,8 @@ requests         a claim's requests, checked before the search
 selectors        class and request selectors over devices (CEL)
 capacity         consumable capacity: what a request consumes of a device
 counters         counters shared by the devices of a pool
-taints           device taints and tolerations
 constraints      matchAttribute and distinctAttribute
-candidates       a device considered for a request, with all that the search need not repeat
+candidates       a device considered for a request: taints, and all that the search need not repeat
 search           depth-first search for the first complete solution
 results          the `AllocationResult` of a solution
 features         optional parts, by feature gate

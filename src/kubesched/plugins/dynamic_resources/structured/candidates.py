@@ -12,7 +12,7 @@ from kubesched.api import quantity
 from kubesched.api.core_v1 import Node
 from kubesched.api.names import key_of
 from kubesched.api.quantity import Quantity
-from kubesched.api.resource_v1 import DeviceSelector
+from kubesched.api.resource_v1 import Device, DeviceSelector, DeviceTaint, DeviceToleration
 from kubesched.plugins.dynamic_resources.structured.allocated_state import AllocatedState, Amounts
 from kubesched.plugins.dynamic_resources.structured.capacity import CapacityError, Demand, Policies
 from kubesched.plugins.dynamic_resources.structured.failures import AllocationError
@@ -24,7 +24,8 @@ from kubesched.plugins.dynamic_resources.structured.selectors import (
     DeviceSelectors,
     SelectorFailure,
 )
-from kubesched.plugins.dynamic_resources.structured.taints import is_repelled
+
+_BLOCKING = frozenset({"NoSchedule", "NoExecute"})
 
 
 class Candidate:
@@ -195,3 +196,22 @@ def _hint(failure: SelectorFailure) -> str:
         ". consider using CEL optional chaining (.? followed by orValue()) "
         "or guarding the check with has() for optional fields"
     )
+
+
+def is_repelled(device: Device, tolerations: Sequence[DeviceToleration]) -> bool:
+    """Does the device have an untolerated blocking taint? Unknown effects never block."""
+    return any(
+        taint.effect in _BLOCKING
+        and not any(tolerates(toleration, taint) for toleration in tolerations)
+        for taint in device.taints or ()
+    )
+
+
+def tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return toleration.operator in ("", "Equal") and (toleration.value or "") == (taint.value or "")
