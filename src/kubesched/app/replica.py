@@ -6,22 +6,33 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import platform
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from random import Random
 from typing import Any
 
+from kubesched.api.core_v1 import ObjectReference
 from kubesched.app.connecting import Connections
 from kubesched.app.control_thread import ControlThread, run_on
-from kubesched.app.election import make_elector
 from kubesched.app.scheduler_app import SchedulerApp
 from kubesched.app.scheduling_calls import CarefulCalls
 from kubesched.base.clock import BootClock, Clock
+from kubesched.base.errors import ConfigError, FieldProblem
+from kubesched.base.logs import get_logger
 from kubesched.base.metrics.registry import MetricsRegistry
-from kubesched.client.leader_election import LeaderElectionSettings, LeaderElector, LeaderMetrics
+from kubesched.client.leader_election import (
+    LeaderCallbacks,
+    LeaderElectionSettings,
+    LeaderElector,
+    LeaderMetrics,
+)
+from kubesched.client.lease_client import RestLeaseClient
+from kubesched.client.rest import RestClient
 from kubesched.client.transport import Transport
 from kubesched.config.features import FeatureGates
-from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.config.types import KubeSchedulerConfiguration, LeaderElectionConfiguration
 from kubesched.framework.registry import Registry
 from kubesched.insight.recording.recorded_dependencies import Recording
 
@@ -134,3 +145,75 @@ class Replica:
             random=self._random,
             metrics=metrics,
         )
+
+
+log = get_logger(__name__)
+
+SUPPORTED_LOCK = "leases"
+
+
+def new_identity(random: Random) -> str:
+    """`<host name>_<uuid>`, as kube-scheduler names itself."""
+    return f"{platform.node()}_{uuid.UUID(int=random.getrandbits(128), version=4)}"
+
+
+def election_settings(config: LeaderElectionConfiguration, identity: str) -> LeaderElectionSettings:
+    """Checked settings.
+
+    Raises:
+        ConfigError: no elector can work with these.
+    """
+    if config.resource_lock != SUPPORTED_LOCK:
+        message = (
+            f'couldn\'t create resource lock: "{config.resource_lock}" is not supported, use leases'
+        )
+        raise ConfigError([FieldProblem("", message)])
+    settings = LeaderElectionSettings(
+        identity=identity,
+        namespace=config.resource_namespace,
+        name=config.resource_name,
+        lease_duration_s=config.lease_duration_s,
+        renew_deadline_s=config.renew_deadline_s,
+        retry_period_s=config.retry_period_s,
+    )
+    try:
+        settings.check()
+    except ConfigError as error:
+        message = f"couldn't create leader elector: {error}"
+        raise ConfigError([FieldProblem("", message)]) from error
+    return settings
+
+
+def make_elector(
+    settings: LeaderElectionSettings,
+    client: RestClient,
+    lead: Callable[[], Awaitable[None]],
+    record_event: Callable[..., object],
+    on_stopped_leading: Callable[[], None],
+    *,
+    clock: Clock,
+    random: Random,
+    metrics: LeaderMetrics | None,
+) -> LeaderElector:
+    """A candidate that runs `lead` while leading; `record_event` is as in `EventRecorder`."""
+
+    def record(lease: ObjectReference, message: str) -> None:
+        record_event(lease, None, "Normal", "LeaderElection", "", message)
+
+    def new_leader(identity: str) -> None:
+        if identity and identity != settings.identity:
+            log.info("New leader elected", identity=identity)
+
+    return LeaderElector(
+        settings,
+        RestLeaseClient(client, namespace=settings.namespace, name=settings.name),
+        LeaderCallbacks(
+            on_started_leading=lead,
+            on_stopped_leading=on_stopped_leading,
+            on_new_leader=new_leader,
+            record_event=record,
+        ),
+        clock=clock,
+        rng=random,
+        metrics=metrics,
+    )

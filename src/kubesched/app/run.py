@@ -31,7 +31,6 @@ from kubesched.app import event_loop
 from kubesched.app.connecting import Connections, connections_to
 from kubesched.app.control_thread import ControlThread
 from kubesched.app.diagnosis import diagnosis
-from kubesched.app.election import election_settings, new_identity
 from kubesched.app.flag_parsing import CommandLine
 from kubesched.app.flags import RunOptions
 from kubesched.app.process_metrics import (
@@ -43,7 +42,7 @@ from kubesched.app.process_metrics import (
     register_recorder,
     register_tasks,
 )
-from kubesched.app.replica import Replica
+from kubesched.app.replica import Replica, election_settings, new_identity
 from kubesched.app.scheduler_app import SchedulerApp
 from kubesched.app.server.health import PING, Check, waits_for
 from kubesched.app.serving import Exposed, Serving

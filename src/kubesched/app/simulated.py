@@ -8,8 +8,7 @@ from random import Random
 
 from kubesched.app.connecting import Connections
 from kubesched.app.control_thread import ControlThread
-from kubesched.app.election import election_settings
-from kubesched.app.replica import Replica
+from kubesched.app.replica import Replica, election_settings
 from kubesched.base.clock import Clock
 from kubesched.base.rate_limit import TokenBucket
 from kubesched.client.informers.factory import InformerFactory

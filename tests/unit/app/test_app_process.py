@@ -9,7 +9,6 @@ import pytest
 
 from kubesched.app import run as run_module
 from kubesched.app import stopping
-from kubesched.app.election import election_settings, new_identity
 from kubesched.app.flags import RunOptions
 from kubesched.app.process_metrics import (
     ElectionMetrics,
@@ -18,6 +17,7 @@ from kubesched.app.process_metrics import (
     register_event_losses,
     register_tasks,
 )
+from kubesched.app.replica import election_settings, new_identity
 from kubesched.app.stopping import ExitLimit, StopRequest
 from kubesched.base.errors import ConfigError, FieldProblem, without_groups
 from kubesched.base.metrics import MetricsRegistry

@@ -11,8 +11,8 @@ import pytest
 from msgspec import convert
 
 from kubesched.api.core_v1 import Node, Pod
-from kubesched.app import whole_objects
-from kubesched.app.whole_objects import FETCH_ONE_BY_ONE, WholeObjectsByRest
+from kubesched.app import scheduler_app
+from kubesched.app.scheduler_app import FETCH_ONE_BY_ONE, WholeObjectsByRest
 from kubesched.base.errors import NotFound
 from kubesched.client.rest import RestClient
 from kubesched.testing.builders import make_pod
@@ -73,7 +73,7 @@ async def test_a_victim_is_fetched_again_only_once_it_has_changed() -> None:
 
 
 async def test_victims_kept_are_few_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(whole_objects, "MAX_VICTIMS", 2)
+    monkeypatch.setattr(scheduler_app, "MAX_VICTIMS", 2)
     stored = {
         f"/api/v1/namespaces/default/pods/{name}": {
             "metadata": {"name": name, "uid": name, "resourceVersion": "1"}

@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="config_command", metavar="COMMAND", required=True)
 
     view = commands.add_parser("view", help="print the effective configuration", description=_VIEW)
-    add_output(view, "table", "wide", "yaml", "json")
+    add_output(view, "table", "yaml", "json")
     add_configuration(view, "--config FILE  the file; - reads standard input")
 
     validate = commands.add_parser(
@@ -185,28 +185,16 @@ def _view(args: argparse.Namespace, gates: FeatureGates) -> int:
     if args.output in ("yaml", "json"):
         write_record(args.output, effective_plain(config, as_of(gates.reference, implements)))
     else:
-        _print_config(config, gates.versions, wide=args.output == "wide")
+        _print_config(config, gates.versions)
     return 0
 
 
-def _print_config(config: KubeSchedulerConfiguration, versions: Versions, *, wide: bool) -> None:
+def _print_config(config: KubeSchedulerConfiguration, versions: Versions) -> None:
     from kubesched.app.cli import terminal
     from kubesched.app.cli.plugin_lookup import implements
     from kubesched.config.default_plugins import as_of
     from kubesched.config.expansion import expand
 
-    if wide:
-        terminal.heading("Versions")
-        rows = [
-            ("reference", versions.reference.release),
-            ("emulated", versions.emulated),
-            ("minimum compatibility", versions.min_compatibility),
-        ]
-        terminal.table(("VERSION", "VALUE"), rows, indent=2)
-        print()
-        terminal.heading("Settings")
-        terminal.table(("FIELD", "VALUE"), _settings(config), indent=2)
-        print()
     for index, profile in enumerate(config.profiles):
         if index:
             print()
@@ -220,29 +208,6 @@ def _print_config(config: KubeSchedulerConfiguration, versions: Versions, *, wid
         if arguments:
             print()
             terminal.table(("PLUGIN", "ARGUMENTS"), arguments, indent=2)
-
-
-def _settings(config: KubeSchedulerConfiguration) -> list[tuple[str, str]]:
-    """Every field outside the profiles, one line each."""
-    from kubesched.config.output import to_plain
-
-    plain = to_plain(config)
-    hidden = ("apiVersion", "kind", "profiles")
-    rows: list[tuple[str, str]] = []
-    for name, value in plain.items():
-        if name not in hidden:
-            rows += _flattened(name, value)
-    return rows
-
-
-def _flattened(path: str, value: Plain) -> list[tuple[str, str]]:
-    if isinstance(value, dict) and value:
-        return [row for name, item in value.items() for row in _flattened(f"{path}.{name}", item)]
-    if isinstance(value, list) and value:
-        return [
-            row for index, item in enumerate(value) for row in _flattened(f"{path}[{index}]", item)
-        ]
-    return [(path, _shown(value))]
 
 
 def _plugin_rows(expanded: ExpandedPlugins, versions: Versions) -> list[tuple[str, str]]:

@@ -29,8 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    from kubesched.insight.state.archive import save_archive, write_archive
-    from kubesched.insight.state.redaction import redacted_state
+    from kubesched.insight.state.archive import redacted_state, save_archive, write_archive
 
     state = load_state(args)
     redacted = redacted_state(state)

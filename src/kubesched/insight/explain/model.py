@@ -110,19 +110,19 @@ class WokenBy(_Record):
     """The same in words, such as `a node is added`."""
 
 
-class Chosen(_Record):
+class Chosen(_Record, kw_only=True):
     """The node the pod is on, or would be given, and how it compares with the others."""
 
     node: str
-    total: int | None
-    rank: int | None
-    margin: int | None
+    total: int | None = None
+    rank: int | None = None
+    margin: int | None = None
     """Total minus the best total of any other feasible node; None if there is no other."""
-    tied: int
+    tied: int = 0
     """Other feasible nodes with the same total."""
-    decisive: list[str]
+    decisive: list[str] = []
     """Plugins without whose score another node would have won."""
-    tying: list[str]
+    tying: list[str] = []
     """Plugins without whose score other nodes would have had the same total."""
     runners_up: list[str]
 
@@ -256,7 +256,7 @@ class Condition(_Record):
     since: str
 
 
-class Explanation(_Record):
+class Explanation(_Record, kw_only=True):
     """Everything there is to say about one pod."""
 
     pod: str
@@ -266,26 +266,26 @@ class Explanation(_Record):
     verdict: Verdict
     summary: str
     """The verdict in a sentence, after what is missing."""
-    missing: Missing | None
-    message: str
+    missing: Missing | None = None
+    message: str = ""
     """The PodScheduled message, byte for byte as the scheduler writes it; empty if none."""
-    condition_reason: str
+    condition_reason: str = ""
     """The reason written with the message: `Unschedulable` or `SchedulerError`."""
     condition: Condition | None
     """The condition stored now, which may be older."""
     nominated_node: str
     waiting_for: list[WaitingFor]
-    woken_by: list[WokenBy]
+    woken_by: list[WokenBy] = []
     nodes: NodeCounts
-    reasons: list[Reason]
-    matrix: list[NodeRow]
-    devices: list[DeviceNeed]
+    reasons: list[Reason] = []
+    matrix: list[NodeRow] = []
+    devices: list[DeviceNeed] = []
     """Requests of resource claims that some node cannot serve."""
-    volumes: list[VolumeNeed]
+    volumes: list[VolumeNeed] = []
     """How the pod's volume claims stand, if one of them is in the way."""
-    chosen: Chosen | None
-    preemption: Preemption | None
-    fixes: list[Fix] | None
+    chosen: Chosen | None = None
+    preemption: Preemption | None = None
+    fixes: list[Fix] | None = None
     """None if fixes were not requested."""
     notes: list[str]
     """Limits of the answer: what is unknown or was not evaluated."""
@@ -336,4 +336,9 @@ class GroupExplanation(_Record):
 def schema() -> dict[str, Any]:
     """The JSON schema of an explanation."""
     made = msgspec.json.schema(Explanation)
+    for record in made["$defs"].values():  # defaults are for those who make records
+        if "properties" in record:
+            record["required"] = list(record["properties"])
+            for field in record["properties"].values():
+                field.pop("default", None)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA_ID, **made}

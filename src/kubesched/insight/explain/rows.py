@@ -104,16 +104,7 @@ def chosen_of(evaluation: Evaluation, node_name: str) -> Chosen:
     row = evaluation.table.row_of.get(node_name)
     places = np.flatnonzero(evaluation.feasible == (-1 if row is None else row))
     if evaluation.totals is None or not len(places):
-        return Chosen(
-            node=node_name,
-            total=None,
-            rank=None,
-            margin=None,
-            tied=0,
-            decisive=[],
-            tying=[],
-            runners_up=runners_up,
-        )
+        return Chosen(node=node_name, runners_up=runners_up)
     totals, at = evaluation.totals, int(places[0])
     others = np.delete(totals, at)
     total = int(totals[at])

@@ -90,9 +90,6 @@ class GangCount:
             verdict=Verdict.NOT_NOW,
             summary=f"{len(placed)} of {len(members)} pods find a node. {why}",
             message=result.status.message,
-            reasons=[],
-            zones=[],
-            preemption=None,
         )
 
 

@@ -29,9 +29,9 @@ class Stop(Record):
     summary: str
     message: str
     """The message that the scheduler would write into the pod's condition."""
-    reasons: list[Reason]
-    zones: list[ZoneStop]
-    preemption: Preemption | None
+    reasons: list[Reason] = []
+    zones: list[ZoneStop] = []
+    preemption: Preemption | None = None
     """What preemption would evict; counting replicas evicts nothing."""
 
 

@@ -22,7 +22,7 @@ import msgspec
 from msgspec import structs
 
 from kubesched.api.meta import ObjectMeta, Record
-from kubesched.insight.state.redaction import ANNOTATIONS_READ
+from kubesched.insight.state.archive import ANNOTATIONS_READ
 from kubesched.scheduler.checkpoint import SchedulerState
 
 Parts = dict[str, Any]

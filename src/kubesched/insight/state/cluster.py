@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from random import Random
 from types import TracebackType
@@ -39,7 +39,7 @@ from kubesched.base.clock import ManualClock
 from kubesched.base.errors import ConfigError, FieldProblem, KubeschedError, NotFound
 from kubesched.base.metrics.registry import MetricsRegistry
 from kubesched.client.pool import HttpTransport
-from kubesched.client.transport import Transport
+from kubesched.client.transport import ConnectionConfig, Request, Response, Transport
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.load import load
 from kubesched.config.types import Extender as ExtenderConfig
@@ -53,14 +53,14 @@ from kubesched.framework.registry import Registry
 from kubesched.insight.state.cluster_client import ClusterClient
 from kubesched.insight.state.cluster_state import ClusterState, completed
 from kubesched.insight.state.memory import KeptObjects, in_memory_scheduler
-from kubesched.insight.state.outside import OutsideTransport
-from kubesched.insight.state.virtual_loop import VirtualLoop
+from kubesched.insight.state.virtual_loop import VirtualLoop, entered
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.scheduler.decisions import Decision
 from kubesched.scheduler.factory import Dependencies
 from kubesched.scheduler.http_extender import HttpExtender, make_extenders
 
 R = TypeVar("R", bound=Record)
+T = TypeVar("T")
 
 FIRST_REVISION = 10**12
 """Above the revisions of any real cluster whose objects are loaded."""
@@ -78,6 +78,33 @@ class Event(NamedTuple):
     pod: str
     """`namespace/name`."""
     note: str
+
+
+class OutsideTransport:
+    """Requests to the real network, on a loop of its own; virtual time stands still meanwhile."""
+
+    def __init__(self, config: ConnectionConfig) -> None:
+        self._transport = HttpTransport(config)
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def request(self, request: Request) -> Response:
+        return self._run(self._request(request))
+
+    async def _request(self, request: Request) -> Response:
+        await asyncio.sleep(0)  # notices connections that were closed since the last request
+        return await self._transport.request(request)
+
+    async def aclose(self) -> None:
+        if self._loop is not None:
+            self._run(self._transport.aclose())
+            self._loop.close()
+            self._loop = None
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+        with entered(None):
+            return self._loop.run_until_complete(work)
 
 
 class Cluster:

@@ -1,13 +1,14 @@
 """ClusterState: typed records by kind and key, with their origin.
 
 Holds objects, resolves duplicates and reports consistency. The sources (`dumps`, `live`, `archive`)
-fill it.
+fill it; what they cannot read they report as problems, by file, line, object and field.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from msgspec import structs
@@ -37,6 +38,7 @@ from kubesched.api.storage_v1 import (
     StorageClass,
     VolumeAttachment,
 )
+from kubesched.base.errors import KubeschedError
 
 T = TypeVar("T")
 
@@ -188,3 +190,37 @@ def _revision(obj: Any) -> int:  # noqa: ANN401  # as above
     """The resource version as a number, as guaranteed by Kubernetes 1.35 and newer."""
     text: str = obj.metadata.resource_version
     return int(text) if text.isdecimal() else 0
+
+
+SHOWN = 20
+"""Number of problems listed in an error message; the rest are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One malformed document or object."""
+
+    file: str
+    line: int
+    message: str
+    """Starts with the object, if known: `Pod default/a: spec.containers: expected array`."""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.message}"
+
+
+class StateError(KubeschedError):
+    """A state cannot be loaded; lists all problems."""
+
+    def __init__(self, problems: list[Problem] | str) -> None:
+        self.problems = [] if isinstance(problems, str) else problems
+        super().__init__(problems if isinstance(problems, str) else _text(problems))
+
+
+def _text(problems: list[Problem]) -> str:
+    if len(problems) == 1:
+        return str(problems[0])
+    lines = [f"  {problem}" for problem in problems[:SHOWN]]
+    if more := len(problems) - SHOWN:
+        lines += [f"  and {more} more"] if more > 0 else []
+    return f"{len(problems)} objects cannot be read:\n" + "\n".join(lines)

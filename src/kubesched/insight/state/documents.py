@@ -26,8 +26,7 @@ from kubesched.api.meta import ListMeta
 from kubesched.api.yaml_nodes import Mapping, Sequence, YamlError, load, parse_text
 from kubesched.client.informers.sharing import Sharing
 from kubesched.insight.state.archive import is_header, read_header
-from kubesched.insight.state.cluster_state import ClusterState
-from kubesched.insight.state.problems import Problem, StateError
+from kubesched.insight.state.cluster_state import ClusterState, Problem, StateError
 
 LONGEST_BEGINNING = 4096
 """Bytes within which a list must be recognizable."""

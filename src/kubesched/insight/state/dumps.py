@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import cast
 
 from kubesched.client.informers.sharing import Sharing
-from kubesched.insight.state.cluster_state import KINDS, ClusterState
+from kubesched.insight.state.cluster_state import KINDS, ClusterState, Problem, StateError
 from kubesched.insight.state.collector import collector_paused
 from kubesched.insight.state.documents import DocumentReader
-from kubesched.insight.state.problems import Problem, StateError
 
 STDIN = "-"
 SUFFIXES = (".json", ".jsonl", ".yaml", ".yml")

@@ -27,8 +27,7 @@ from kubesched.base.errors import (
 from kubesched.client.client_config import ClientConfig, load_default_config
 from kubesched.client.pool import HttpTransport
 from kubesched.client.rest import RestClient, user_agent
-from kubesched.insight.state.cluster_state import KINDS, ClusterState
-from kubesched.insight.state.problems import StateError
+from kubesched.insight.state.cluster_state import KINDS, ClusterState, StateError
 
 PAGE_SIZE = 500
 _NOT_FINISHED = "status.phase!=Succeeded,status.phase!=Failed"

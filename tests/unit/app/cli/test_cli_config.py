@@ -111,16 +111,6 @@ def test_a_file_is_shown_with_its_effect(config_file, capsys):
     assert 'scoringStrategy={"type": "MostAllocated"' in out
 
 
-def test_wide_output_adds_the_settings(config_file, capsys):
-    path = config_file(
-        "leaderElection: {leaseDuration: 20s}\nextenders: [{urlPrefix: 'http://a'}]\n"
-    )
-    assert main(["config", "view", "--config", path, "-o", "wide"]) == 0
-    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["leaderElection.leaseDuration", "20s"] in rows
-    assert ["extenders[0].urlPrefix", "http://a"] in rows
-
-
 def test_gates_change_what_is_shown(capsys):
     assert main(["config", "view", "--feature-gates=GenericWorkload=true"]) == 0
     assert "GangScheduling" in capsys.readouterr().out
@@ -360,7 +350,7 @@ def on_terminal(monkeypatch):
 
 @pytest.mark.usefixtures("on_terminal")
 def test_a_terminal_gets_colours_and_lines_that_fit(capsys):
-    assert main(["config", "view", "-o", "wide"]) == 0
+    assert main(["config", "view"]) == 0
     out = capsys.readouterr().out
     assert "\x1b[" in out
     plain = [_without_colour(line) for line in out.splitlines()]

@@ -87,7 +87,6 @@ def _workload() -> dict:
 
 COMMANDS = {
     "config view": "config view",
-    "config view wide": "config view -o wide",
     "explain pending": "explain pod greedy-but-patient-pod --fix --from {0}/dump.json",
     "explain fits": "explain pod small --from {0}/dump.json",
     "explain wide": "explain pod small -o wide --from {0}/dump.json",

@@ -18,10 +18,9 @@ from kubesched.api.core_v1 import Namespace, Node, Pod, Service
 from kubesched.api.meta import CustomObject
 from kubesched.client.informers.sharing import Sharing
 from kubesched.insight.state import documents
-from kubesched.insight.state.cluster_state import ClusterState
+from kubesched.insight.state.cluster_state import ClusterState, Problem, StateError
 from kubesched.insight.state.documents import DocumentReader
 from kubesched.insight.state.dumps import load_dumps, unpacked
-from kubesched.insight.state.problems import Problem, StateError
 from kubesched.testing import make_node, make_pod
 
 POD = msgspec.to_builtins(make_pod("a").cpu("1").build())

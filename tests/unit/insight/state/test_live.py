@@ -15,8 +15,8 @@ from kubesched.client.rest import RestClient
 from kubesched.client.retry import RetryPolicy
 from kubesched.client.transport import Request
 from kubesched.insight.state import live
+from kubesched.insight.state.cluster_state import StateError
 from kubesched.insight.state.live import list_state
-from kubesched.insight.state.problems import StateError
 from kubesched.playground.client.local import LocalApi
 from kubesched.playground.server.api_server import ApiServer
 from kubesched.playground.server.memory_transport import MemoryTransport

@@ -20,10 +20,10 @@ from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.storage_v1 import StorageClass
 from kubesched.app.cli.main import main
 from kubesched.client.informers.sharing import Sharing
+from kubesched.insight.state.archive import redact, redacted_state
 from kubesched.insight.state.cluster_state import ClusterState
 from kubesched.insight.state.dumps import load_dumps
 from kubesched.insight.state.memory import in_memory_scheduler
-from kubesched.insight.state.redaction import redact, redacted_state
 from kubesched.scheduler.scheduler import QUEUE_EMPTY
 from kubesched.scheduler.scheduling_cycle import Assumed
 from kubesched.testing import make_node, make_pod

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
+from kubesched.insight.state.archive import DROPPED
 from kubesched.insight.state.cluster_state import KINDS
-from kubesched.insight.state.redaction import DROPPED
 
 KEPT = Path(__file__).with_name("kept_in_snapshots.txt")
 
