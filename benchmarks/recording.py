@@ -31,8 +31,7 @@ from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.insight.recording.reader import RecordingReader
 from kubesched.insight.recording.recorder import Recorder
 from kubesched.insight.recording.records import encode_entries
-from kubesched.insight.recording.segments import Header
-from kubesched.insight.recording.storage import FolderStorage
+from kubesched.insight.recording.segments import FolderStorage, Header
 from kubesched.insight.recording.writer import DEFAULT_LIMIT_BYTES, Limits, RecordingWriter
 from kubesched.lab.traces.log_player import play
 

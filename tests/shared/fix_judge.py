@@ -29,7 +29,7 @@ from kubesched.insight.explain.model import Fix
 from kubesched.insight.explain.selection import no_node
 from kubesched.insight.explain.sources import explainer_of
 from kubesched.insight.state.cluster_state import KINDS, ClusterState
-from kubesched.insight.state.stepped_cluster import SteppedCluster
+from kubesched.insight.state.planned_cluster import SteppedCluster
 from kubesched.playground.client.local import LocalApi
 from kubesched.playground.controller_manager import ControllerOptions, start_all
 from kubesched.playground.controllers.volumes import StorageDriver

@@ -271,7 +271,7 @@ def _find_workload(args: argparse.Namespace, state: ClusterState) -> Workload:
     )
 
     kind, namespace, name = workload_named(args.workload, _namespace(args), "explain workload")
-    workload = find_workload(state, kind, namespace, name)
+    workload = find_workload(state.of, kind, namespace, name)
     if not _is_stored(args):
 
         async def ask() -> None:

@@ -7,7 +7,7 @@ from the objects they own. For a live cluster `ask_cluster` reads the object and
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,6 @@ from kubesched.api.kinds import find_kind
 from kubesched.api.meta import ObjectMeta
 from kubesched.base.errors import Forbidden
 from kubesched.client.rest import RestClient
-from kubesched.insight.state.cluster_state import ClusterState
 
 _NAME = re.compile(r'"[^"]*"')
 
@@ -65,9 +64,11 @@ class Workload:
         )
 
 
-def find_workload(state: ClusterState, kind: str, namespace: str, name: str) -> Workload:
-    """The workload, derived from the objects of the state."""
-    sets: list[ReplicaSet | StatefulSet] = [*state.of(ReplicaSet), *state.of(StatefulSet)]
+def find_workload(
+    objects: Callable[[type[Any]], list[Any]], kind: str, namespace: str, name: str
+) -> Workload:
+    """The workload, derived from other objects; `objects` lists those of a kind."""
+    sets: list[ReplicaSet | StatefulSet] = [*objects(ReplicaSet), *objects(StatefulSet)]
     sets = [
         owner
         for owner in sets
@@ -76,7 +77,7 @@ def find_workload(state: ClusterState, kind: str, namespace: str, name: str) -> 
     owners = {(kind, name), *((owner.kind, owner.metadata.name) for owner in sets)}
     pods = [
         pod
-        for pod in state.of(Pod)
+        for pod in objects(Pod)
         if pod.metadata.namespace == namespace and _controller(pod.metadata) in owners
     ]
     workload = Workload(kind, namespace, name, pods, owners)

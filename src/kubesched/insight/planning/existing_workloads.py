@@ -13,10 +13,10 @@ from functools import partial
 from msgspec import structs
 
 from kubesched.api import codec, quantity
-from kubesched.api.apps_v1 import ReplicaSet
 from kubesched.api.core_v1 import Pod
 from kubesched.api.core_v1.pod import ResourceRequirements
 from kubesched.api.names import key_of
+from kubesched.insight.explain.workloads import find_workload
 from kubesched.insight.planning.workload_kinds import KINDS, workload_kind
 from kubesched.insight.state.planned_cluster import PlanError, PlannedCluster
 from kubesched.insight.state.replacements import Replacements
@@ -172,16 +172,4 @@ def workload_named(text: str, namespace: str, option: str) -> tuple[str, str, st
 
 def pods_of(world: PlannedCluster, kind: str, namespace: str, name: str) -> list[Pod]:
     """The pods that a workload controls, directly or through its ReplicaSets."""
-    owners = {(kind, name)}
-    if kind == "Deployment":
-        owners = {
-            ("ReplicaSet", replica_set.metadata.name)
-            for replica_set in world.listers.of(ReplicaSet).list(namespace)
-            for owner in replica_set.metadata.owner_references or ()
-            if owner.kind == kind and owner.name == name
-        }
-    return [
-        pod
-        for pod in world.listers.of(Pod).list(namespace)
-        if (owner := pod.metadata.controller()) is not None and (owner.kind, owner.name) in owners
-    ]
+    return find_workload(world.objects, kind, namespace, name).pods

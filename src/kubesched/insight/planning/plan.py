@@ -278,7 +278,7 @@ class _Planning:
             for manifest in self._changes.manifests
             for where in [manifest.namespace or "default"]
             if manifest.kind in SCALABLE
-            and find_workload(self._state, manifest.kind, where, manifest.name).is_known
+            and find_workload(self._state.of, manifest.kind, where, manifest.name).is_known
         ]
 
     def _outcomes(self) -> tuple[list[Placed], list[Pod]]:

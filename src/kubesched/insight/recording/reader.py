@@ -22,8 +22,13 @@ from kubesched.insight.recording.records import (
     patched,
     restored,
 )
-from kubesched.insight.recording.segments import Header, RecordingError, SegmentReader
-from kubesched.insight.recording.storage import FolderStorage, Storage
+from kubesched.insight.recording.segments import (
+    FolderStorage,
+    Header,
+    RecordingError,
+    SegmentReader,
+    Storage,
+)
 from kubesched.insight.state.cluster_state import ClusterState
 
 _record_of: dict[str, type[Any]] = {kind.resource: kind.record for kind in KINDS if kind.has_record}

@@ -19,8 +19,7 @@ from kubesched.framework.extenders import Extender, ExtenderFilterResult, Victim
 from kubesched.framework.handle import DirectBindingClient, SchedulerClient
 from kubesched.framework.waiting_pods import CallLater, Timer
 from kubesched.insight.recording.recorder import Recorder
-from kubesched.insight.recording.segments import Header
-from kubesched.insight.recording.storage import FolderStorage, MemoryStorage, Storage
+from kubesched.insight.recording.segments import FolderStorage, Header, MemoryStorage, Storage
 from kubesched.insight.recording.writer import Limits, RecordingWriter
 from kubesched.scheduler.factory import Dependencies
 from kubesched.scheduler.flight import in_call

@@ -28,8 +28,7 @@ from kubesched.insight.recording.records import (
     encode_entries,
     whole,
 )
-from kubesched.insight.recording.segments import Header, SegmentWriter
-from kubesched.insight.recording.storage import Storage
+from kubesched.insight.recording.segments import Header, SegmentWriter, Storage
 
 DEFAULT_LIMIT_BYTES = 1 << 30
 SEGMENT_BYTES = 64 << 20

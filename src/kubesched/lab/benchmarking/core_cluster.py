@@ -35,7 +35,7 @@ from kubesched.insight.state.claim_controller import (
     release_claims,
     template_entries,
 )
-from kubesched.insight.state.stepped_cluster import SteppedCluster
+from kubesched.insight.state.planned_cluster import SteppedCluster
 from kubesched.lab.benchmarking.templates import Manifest
 from kubesched.playground.registry.patching.merge_patch import apply_merge_patch
 from kubesched.playground.resources.strategies import STRATEGIES

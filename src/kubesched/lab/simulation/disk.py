@@ -14,8 +14,7 @@ from collections.abc import Callable
 from random import Random
 from typing import BinaryIO, Final
 
-from kubesched.insight.recording.segments import SUFFIX
-from kubesched.insight.recording.storage import Storage
+from kubesched.insight.recording.segments import SUFFIX, Storage
 from kubesched.insight.recording.writer import Limits
 from kubesched.lab.simulation.census import Census
 from kubesched.lab.simulation.options import DiskOptions

@@ -13,7 +13,7 @@ from kubesched.insight.state.planned_cluster import PlanError
 
 def with_deployment(count=2):
     state = nodes(count=3)
-    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d"}
+    owner = {"kind": "Deployment", "name": "web", "uid": "d", "controller": True}
     meta = {"name": "web-1", "namespace": "default", "ownerReferences": [owner], "uid": "uid-web-1"}
     state.put(codec.convert({"metadata": meta, "spec": {"replicas": count}}, ReplicaSet))
     for number in range(count):

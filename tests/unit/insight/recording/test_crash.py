@@ -20,7 +20,7 @@ from random import Random
 from kubesched.base.clock import SystemClock
 from kubesched.insight.recording.recorder import Recorder
 from kubesched.insight.recording.segments import Header
-from kubesched.insight.recording.storage import FolderStorage
+from kubesched.insight.recording.segments import FolderStorage
 from kubesched.insight.recording.writer import Limits, RecordingWriter
 from kubesched.testing import make_pod
 

@@ -17,13 +17,12 @@ from recording_headers import HEADER
 from kubesched.base.clock import ManualClock
 from kubesched.config.features import DEFAULT_GATES
 from kubesched.config.load import load
-from kubesched.insight.recording import storage as storage_module
+from kubesched.insight.recording import segments as storage_module
 from kubesched.insight.recording.reader import RecordingReader
 from kubesched.insight.recording.recorded_dependencies import open_recording
 from kubesched.insight.recording.recorder import Recorder
 from kubesched.insight.recording.records import CHANGED
-from kubesched.insight.recording.segments import RecordingError
-from kubesched.insight.recording.storage import FolderStorage, MemoryStorage
+from kubesched.insight.recording.segments import FolderStorage, MemoryStorage, RecordingError
 from kubesched.insight.recording.writer import Limits, RecordingWriter
 from kubesched.testing import make_pod
 

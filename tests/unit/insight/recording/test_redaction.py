@@ -15,7 +15,7 @@ from kubesched.api.meta import ObjectMeta
 from kubesched.api.resource_v1 import ResourceClaim
 from kubesched.insight.recording.reader import RecordingReader
 from kubesched.insight.recording.records import CALL_DONE, CHANGED, OTHERS, CallDone
-from kubesched.insight.recording.storage import MemoryStorage
+from kubesched.insight.recording.segments import MemoryStorage
 from kubesched.insight.recording.writer import Limits, RecordingWriter
 from kubesched.testing import make_node, make_pod
 

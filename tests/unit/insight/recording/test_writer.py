@@ -24,8 +24,7 @@ from kubesched.insight.recording import recorder as recorder_module
 from kubesched.insight.recording.reader import RecordingReader
 from kubesched.insight.recording.recorder import Recorder
 from kubesched.insight.recording.records import ATTEMPT, CHANGED
-from kubesched.insight.recording.segments import RecordingError
-from kubesched.insight.recording.storage import FolderStorage, MemoryStorage
+from kubesched.insight.recording.segments import FolderStorage, MemoryStorage, RecordingError
 from kubesched.insight.recording.writer import Limits, RecordingWriter
 from kubesched.lab.traces.recorded import of_reader
 from kubesched.lab.traces.trace import TraceError

@@ -13,7 +13,7 @@ from recorded_core import run_recorded
 from kubesched.app.recorded_simulation import playing_registry, record_simulation
 from kubesched.insight.recording.reader import RecordingReader
 from kubesched.insight.recording.recorded_dependencies import open_recording
-from kubesched.insight.recording.storage import MemoryStorage
+from kubesched.insight.recording.segments import MemoryStorage
 from kubesched.insight.recording.writer import Limits
 from kubesched.lab.benchmarking import core_cluster
 from kubesched.lab.benchmarking.catalogue import find
