@@ -132,7 +132,7 @@ class OverReserve(Topologies):
         self._settings = args.cache
         self._newest: dict[str, Topology] = {}
         self._effective: dict[str, Topology] = {}
-        """`_shown` without what is reserved."""
+        """Answers of `of`: `_shown` without what is reserved."""
         self._reserved: dict[str, dict[str, Amounts]] = {}
         self._running: dict[str, dict[str, tuple[Pod, int]]] = {}
         self._foreign: set[str] = set()
@@ -146,16 +146,11 @@ class OverReserve(Topologies):
             self._unsubscribe.append(self._pods.subscribe(self._after_pod_change))
 
     def of(self, node_name: str) -> Topology | None:
-        if node_name in self._foreign:
-            return INVALID
-        shown = self._shown.get(node_name)
-        reserved = self._reserved.get(node_name)
-        if shown is None or not reserved:
-            return shown
         effective = self._effective.get(node_name)
-        if effective is None:
-            effective = shown
-            for amounts in reserved.values():
+        if effective is None and (effective := self._shown.get(node_name)) is not None:
+            if node_name in self._foreign:
+                effective = INVALID
+            for amounts in self._reserved.get(node_name, {}).values():
                 effective = effective.without(amounts)
             self._effective[node_name] = effective
         return effective
@@ -181,6 +176,7 @@ class OverReserve(Topologies):
     def _came(self, node_name: str, topology: Topology) -> None:
         before = self._shown.get(node_name)
         self._newest[node_name] = topology
+        self._effective.pop(node_name, None)
         if before is None:
             self._shown[node_name] = topology
             running = self._running.get(node_name, {}).values()
@@ -200,24 +196,22 @@ class OverReserve(Topologies):
     def _after_pod_change(self, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
         assert pod is not None, "one of them changed"
-        node_name, key = pod.spec.node_name, _key(pod)
+        node_name = pod.spec.node_name
         if not node_name:
             return
-        running = self._running.setdefault(node_name, {})
-        if new is None or new.status.phase != "Running":
-            running.pop(key, None)
-            if not running:
-                del self._running[node_name]
-        else:
+        key, running = _key(pod), self._running.get(node_name, {})
+        if new is not None and new.status.phase == "Running":
             known = running.get(key)
-            name = new.metadata.name
-            running[key] = (new, known[1] if known else pod_sum(new.metadata.namespace, name))
+            sum_ = known[1] if known else pod_sum(new.metadata.namespace, new.metadata.name)
+            self._running.setdefault(node_name, running)[key] = (new, sum_)
+        elif running.pop(key, None) is not None and not running:
+            del self._running[node_name]
         shown = self._shown.get(node_name)
         if shown is None:
             return
         if self._is_foreign(pod, shown):
             self._foreign.add(node_name)
-            self._changed(node_name)
+            self._renew(node_name)
         if node_name in self._foreign or self._newest[node_name] is not shown:
             self._resync(node_name)
 

@@ -64,7 +64,7 @@ def _weighed(wanted: Amounts, left: Amounts, weights: Weights, *, is_least: bool
         weight_sum += weight
         has = left.get(name, 0)
         if has and amount <= has:
-            size, part = _whole(has), _whole(amount)
+            size, part = -(-has // _ONE), -(-amount // _ONE)  # as `_whole`, of what is not negative
             total += weight * ((size - part if is_least else part) * MAX_NODE_SCORE // size)
     return total // weight_sum if weight_sum else 0
 

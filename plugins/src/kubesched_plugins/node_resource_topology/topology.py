@@ -110,13 +110,13 @@ class Topology(NamedTuple):
     def without(self, taken: Amounts) -> Topology:
         """With so much less in every zone: which zone it comes from is not known."""
         zones = []
-        for zone in self.zones:
-            left = dict(zone.available)
+        for zone_id, available, costs in self.zones:
+            left = dict(available)
             for name, amount in taken.items():
-                if amount and name in left:
-                    left[name] = max(0, left[name] - amount)
-            zones.append(Zone(zone.id, left, zone.costs))
-        return self._replace(zones=zones)
+                if amount and (has := left.get(name)) is not None:
+                    left[name] = has - amount if has > amount else 0
+            zones.append(Zone(zone_id, left, costs))
+        return self._replace(zones=zones) if zones else self
 
 
 def topology_of(obj: NodeResourceTopology) -> Topology:

@@ -194,4 +194,6 @@ async def _ask(
     if state.timer is not None:
         return await state.timer.call_async(plugin, point, function, state, pod, node_name)
     answer = function(state, pod, node_name)
-    return await answer if inspect.isawaitable(answer) else answer
+    if answer is None or not inspect.isawaitable(answer):
+        return answer
+    return await answer
