@@ -35,6 +35,7 @@ from kubesched.framework.runtime.bind import (
 )
 from kubesched.framework.runtime.guard import failure
 from kubesched.framework.status import SKIP, Code, NodeToStatus, Status, error_status
+from kubesched.framework.waiting_pods import WaitingPod
 from kubesched.scheduler.binding_slots import BindingSlots
 from kubesched.scheduler.event_gate import EventGate
 from kubesched.scheduler.failure import FailureHandler, PutStatus
@@ -369,18 +370,13 @@ class BindingCycle:
         if waiting is None:
             return None
         assert waiting_pods is not None, "a pod waits there"
-        decided: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
-
-        def settle(status: Status) -> None:
-            if not decided.done():
-                decided.set_result(status)
-
-        waiting.add_done_callback(settle)
         started = framework.now()
         self.waiting_count += 1
         self.on_capacity()
         try:
-            status = await decided
+            status = waiting.outcome
+            if status is None:  # often it was allowed before this task began
+                status = await _outcome_of(waiting)
             if self._flight is not None:
                 await self._flight.reach(PERMIT_DECIDED, uid)
         finally:
@@ -506,6 +502,17 @@ class BindingCycle:
             preemptor = handle.waiting_pods.preemptors.pop(uid, None)
             if preemptor is not None:
                 handle.activate({key_of(preemptor.metadata): preemptor})
+
+
+async def _outcome_of(waiting: WaitingPod) -> Status:
+    decided: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
+
+    def settle(status: Status) -> None:
+        if not decided.done():
+            decided.set_result(status)
+
+    waiting.add_done_callback(settle)
+    return await decided
 
 
 async def _ended(status: Status, _assumed: Assumed) -> Status | None:

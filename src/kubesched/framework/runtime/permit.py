@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.interfaces import Wait
+from kubesched.framework.interfaces import Plugin, Wait
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.guard import as_status, raised, rejection_or_failure
 from kubesched.framework.runtime.timing import timed
@@ -37,7 +37,6 @@ def run_permit(framework: Framework, state: CycleState, pod: Pod, node_name: str
     outcome = PermitOutcome()
     last_reasons: tuple[str, ...] = ()
     for plugin in framework.permit:
-        prefix = f'running Permit plugin "{plugin.name}": '
         try:
             answer = timed(state.timer, plugin, "Permit", plugin.permit)(state, pod, node_name)
             if isinstance(answer, Wait):
@@ -46,10 +45,14 @@ def run_permit(framework: Framework, state: CycleState, pod: Pod, node_name: str
                 continue
             status = as_status(plugin, answer)
         except Exception as error:  # a plugin failure fails only this attempt
-            return PermitOutcome(raised(prefix, error, plugin=plugin.name))
+            return PermitOutcome(raised(_prefix(plugin), error, plugin=plugin.name))
         if status is None or status.is_success:
             continue
-        return PermitOutcome(rejection_or_failure(prefix, status, plugin.name))
+        return PermitOutcome(rejection_or_failure(_prefix(plugin), status, plugin.name))
     if outcome.timeouts_s:
         outcome.status = Status(Code.WAIT, (*last_reasons, ASKED_TO_WAIT))
     return outcome
+
+
+def _prefix(plugin: Plugin) -> str:
+    return f'running Permit plugin "{plugin.name}": '
