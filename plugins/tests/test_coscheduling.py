@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
+from kubesched.framework import PodInfo, QueuedPodInfo
 from kubesched.framework.api import Node, Pod
 from kubesched.testing import Cluster, check_plugin, make_node, make_pod
 from kubesched_plugins.coscheduling import POD_GROUP_LABEL, Coscheduling, PodGroup
@@ -144,6 +145,31 @@ def test_how_long_members_wait(of_group: int | None, of_args: int, seconds: int)
         assert [held.pod.metadata.name for held in waiting] == ["a"]
         cluster.advance(1)
         assert "a" not in [held.pod.metadata.name for held in waiting]
+
+
+def test_keys_of_queued_pods_follow_their_group() -> None:
+    with cluster_of(node("n", 1)) as cluster:
+        cluster.add(pod("a"), pod("b"), pod("alone", of=""))
+        plugin, now = plugin_of(cluster), cluster.clock.monotonic()
+        a, b, alone = (
+            QueuedPodInfo(PodInfo(cluster.pod(name)), now + at)
+            for at, name in enumerate(("a", "b", "alone"))
+        )
+        queued = [plugin.sort_key(info) for info in (b, alone, a)]
+
+        def order() -> list[str]:
+            assert queued == [plugin.sort_key(info) for info in (b, alone, a)]
+            return [name for _, _, name in sorted(queued)]
+
+        assert order() == ["default/a", "default/b", "default/alone"], "without a PodGroup: by age"
+        cluster.add(group("g", "2099-01-01T00:00:00Z", minMember=2))
+        assert order() == ["default/alone", "default/a", "default/b"]
+        cluster.update(group("g", "1999-01-01T00:00:00Z", minMember=2))
+        assert order() == ["default/a", "default/b", "default/alone"]
+        cluster.advance(5)
+        cluster.settle()
+        assert plugin.groups["default/g"].failed_at is not None, "b does not fit"
+        assert order() == ["default/alone", "default/a", "default/b"]
 
 
 def test_a_rejected_group_backs_off_as_a_whole() -> None:

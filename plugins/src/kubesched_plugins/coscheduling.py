@@ -8,7 +8,7 @@ of them fails.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -97,9 +97,23 @@ class Group:
     gated: set[str] = field(default_factory=set)
     assigned: dict[str, str] = field(default_factory=dict)
     """The nodes of the pods that have one, or wait with one."""
+    places: dict[str, list[float]] = field(default_factory=dict)
+    """In the queue; see `sort_key`."""
     failed_at: float | None = None
     backed_off_until: float = 0.0
     measured_until: float = 0.0
+
+    @property
+    def since(self) -> float | None:
+        """Its age in the queue; None without a PodGroup: its pods have their own."""
+        return self.created if self.failed_at is None and self.spec is not None else self.failed_at
+
+    def fail(self, at: float | None) -> None:
+        """Behind those that have not failed since; or back to its age."""
+        self.failed_at = at
+        if (since := self.since) is not None:
+            for place in self.places.values():
+                place[0] = since
 
 
 class Rejection(NamedTuple):
@@ -148,19 +162,20 @@ class Coscheduling(
 
     def less(self, a: QueuedPodInfo, b: QueuedPodInfo) -> bool:
         """Priority, then age of the group. One that failed goes behind, not to block others."""
-        one, other = a.pod_info, b.pod_info
-        if one.priority != other.priority:
-            return one.priority > other.priority
-        return (self._since(a), one.key) < (self._since(b), other.key)
+        return self.sort_key(a) < self.sort_key(b)
 
-    def _since(self, info: QueuedPodInfo) -> float:
-        group = self._group_of_uid.get(info.pod_info.pod.metadata.uid)
-        if group is not None and group.failed_at is not None:
-            return group.failed_at
-        if group is not None and group.spec is not None:
-            return group.created
-        first = info.initial_attempt_timestamp
-        return (info.timestamp if first is None else first) + self._monotonic_to_wall
+    def sort_key(self, info: QueuedPodInfo) -> tuple[int, list[float], str]:
+        """The age is in a list because it changes while pods are queued."""
+        pod, place = info.pod_info, [0.0]
+        group = self._group_of_uid.get(pod.uid)
+        since = None if group is None else group.since
+        if group is not None:
+            place = group.places.setdefault(pod.uid, place)
+        if since is None:
+            first = info.initial_attempt_timestamp
+            since = (info.timestamp if first is None else first) + self._monotonic_to_wall
+        place[0] = since
+        return -pod.priority, place, pod.key
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Beyond the original's (new pods, new and changed groups): gates and room."""
@@ -176,7 +191,7 @@ class Coscheduling(
 
     def after_change(self, pod: Pod, _old: object, _new: object) -> Hint:
         """The change is counted already."""
-        return Hint.SKIP if self._refusal(pod) else Hint.QUEUE
+        return Hint.SKIP if self._refusal(pod, self._group_of(pod)) else Hint.QUEUE
 
     def after_room(self, pod: Pod, old: Pod, _new: None) -> Hint:
         """Room that the group itself gives back, when it is rejected, does not help it."""
@@ -185,8 +200,9 @@ class Coscheduling(
     # -- cycle -------------------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Status | None:
-        refusal = self._refusal(pod)
-        if not refusal and (group := self._unmeasured(pod)) is not None:
+        group = self._group_of(pod)
+        refusal = self._refusal(pod, group)
+        if not refusal and group is not None and self._is_unmeasured(group):
             refusal = self._resource_gap(group, nodes)
             if not refusal:
                 lasts = self.args.permit_waiting_time_seconds or MEASURED_S
@@ -195,15 +211,15 @@ class Coscheduling(
 
     def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool] | None:
         """Asked for every pod; leave to go on is for all of a group, refusals name their pod."""
-        is_open = self._refusal(pod) or self._unmeasured(pod) is not None
+        group = self._group_of(pod)
+        is_open = self._refusal(pod, group) or (group is not None and self._is_unmeasured(group))
         return None if is_open else Rule()
 
     def class_fields(self, pod: Pod) -> None:
         """Nothing that is kept by node depends on the group."""
 
-    def _refusal(self, pod: Pod) -> str:
+    def _refusal(self, pod: Pod, group: Group | None) -> str:
         """Why a pod need not be tried now, nodes aside; empty if it may be."""
-        group = self._group_of(pod)
         if group is None or group.spec is None:
             return ""
         name, there, wanted = pod.metadata.name, len(group.members), group.spec.min_member
@@ -218,12 +234,11 @@ class Coscheduling(
             return f"pre-filter pod {name} cannot proceed due to gated pods in the same PodGroup"
         return ""
 
-    def _unmeasured(self, pod: Pod) -> Group | None:
-        """The pod's group if its resources have to be compared with the nodes' now."""
-        group = self._group_of(pod)
-        if group is None or group.spec is None or group.spec.min_resources is None:
-            return None
-        return group if self.handle.clock.monotonic() > group.measured_until else None
+    def _is_unmeasured(self, group: Group) -> bool:
+        """Whether the group's resources have to be compared with the nodes' now."""
+        if group.spec is None or group.spec.min_resources is None:
+            return False
+        return self.handle.clock.monotonic() > group.measured_until
 
     def _resource_gap(self, group: Group, nodes: NodeColumns) -> str:
         """What all nodes together lack for the group, whose own pods do not count as load."""
@@ -293,7 +308,8 @@ class Coscheduling(
             return unschedulable("PodGroup not found") if _key(pod) else None
         group.assigned[uid] = node_name
         if len(group.assigned) >= group.spec.min_member:
-            group.failed_at = None
+            if group.failed_at is not None:
+                group.fail(None)
             self._rejected.pop(group.key, None)
             for waiting in self._waiting(group):
                 waiting.allow(self.name)
@@ -311,20 +327,21 @@ class Coscheduling(
 
     def _send_back(self, pod: Pod, group: Group, message: str, reason: str) -> None:
         key, now = group.key, self.handle.clock.monotonic()
-        waiting, before = list(self._waiting(group)), self._rejected.get(key)
+        waiting, before = self._waiting(group), self._rejected.get(key)
         if waiting and (before is None or before.until <= now):
-            held = {it.pod.metadata.uid for it in self._waiting() if it not in waiting}
+            held = {it.pod.metadata.uid for it in self.handle.waiting_pods or ()}
+            held -= group.members.keys()
             reason = f"Pod {pod.metadata.name} {reason}"
             self._rejected[key] = Rejection(now + self._wait_s(group), reason, held)
         group.measured_until = 0.0
-        group.failed_at = self.handle.clock.now()
+        group.fail(self.handle.clock.now())
         for held_back in waiting:
             held_back.reject(self.name, message)
 
-    def _waiting(self, group: Group | None = None) -> Iterator[Any]:
-        """Waiting pods of a group, or all."""
-        waiting = self.handle.waiting_pods or ()
-        return (it for it in waiting if group is None or self._group_of(it.pod) is group)
+    def _waiting(self, group: Group) -> list[Any]:
+        known = self.handle.waiting_pods
+        found = () if known is None else map(known.get, group.members)
+        return [pod for pod in found if pod is not None]
 
     # -- pods and groups ---------------------------------------------------------------------------
 
@@ -334,25 +351,31 @@ class Coscheduling(
         return self.groups.get(_key(pod)) if group is None else group
 
     def _note_pod(self, old: Pod | None, new: Pod | None) -> None:
-        same = None if new is None else (_key(new), new.metadata.uid)
-        if old is not None and (key := _key(old)) and same != (key, uid := old.metadata.uid):
-            group = self._group_of_uid.pop(uid)
-            group.members.pop(uid)
+        if old is not None and (new is None or _member(old) != _member(new)):
+            self._forget_member(old.metadata.uid)
+        if new is None:
+            if old is not None and old.spec.node_name:
+                self._rejected.clear()
+            return
+        uid = new.metadata.uid
+        group = self._group_of_uid.get(uid)
+        if group is None:
+            if not (key := _key(new)):
+                return
+            self._rejected.pop(key, None)
+            group = self._group_of_uid[uid] = self._group(key)
+        group.members[uid] = new
+        (group.gated.add if new.spec.scheduling_gates else group.gated.discard)(uid)
+        if new.spec.node_name:
+            group.assigned[uid] = new.spec.node_name
+
+    def _forget_member(self, uid: str) -> None:
+        group = self._group_of_uid.pop(uid, None)
+        if group is not None:
+            for kept in (group.members, group.assigned, group.places):
+                kept.pop(uid, None)
             group.gated.discard(uid)
-            group.assigned.pop(uid, None)
             self._forget_if_over(group)
-        if new is None and old is not None and old.spec.node_name:
-            self._rejected.clear()
-        if new is not None and same is not None and (key := same[0]):
-            uid = new.metadata.uid
-            if uid not in self._group_of_uid:
-                self._rejected.pop(key, None)
-                self._group_of_uid[uid] = self._group(key)
-            group = self._group_of_uid[uid]
-            group.members[uid] = new
-            (group.gated.add if new.spec.scheduling_gates else group.gated.discard)(uid)
-            if new.spec.node_name:
-                group.assigned[uid] = new.spec.node_name
 
     def _note_group(self, old: PodGroup | None, new: PodGroup | None) -> None:
         obj = new or old
@@ -363,22 +386,26 @@ class Coscheduling(
         self._rejected.pop(key, None)
         created = obj.metadata.creation_timestamp or "1970-01-01"
         group.created = datetime.fromisoformat(created).timestamp()
+        group.fail(group.failed_at)
         self._forget_if_over(group)
 
     def _group(self, key: str) -> Group:
-        group = self.groups.get(key)
-        if group is None:
-            group = self.groups[key] = Group(key)
-        return group
+        return self.groups.get(key) or self.groups.setdefault(key, Group(key))
 
     def _forget_if_over(self, group: Group) -> None:
         if not group.members and group.spec is None:
             del self.groups[group.key]
 
 
+def _member(pod: Pod) -> tuple[str, str]:
+    """The name of the pod's group, empty if it has none; and who it is there."""
+    meta = pod.metadata
+    return (meta.labels or {}).get(POD_GROUP_LABEL, ""), meta.uid
+
+
 def _key(pod: Pod) -> str:
     """`namespace/name` of the pod's group; empty if it has none."""
-    name = (pod.metadata.labels or {}).get(POD_GROUP_LABEL)
+    name, _ = _member(pod)
     return f"{pod.metadata.namespace}/{name}" if name else ""
 
 

@@ -6,13 +6,12 @@ private and may change in any version, so third-party plugins must not use them.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.interfaces import Plugin
 from kubesched.framework.nodes.pods import PodInfo
-from kubesched.framework.queued_pod import QueuedPodInfo
 
 
 class InTreePlugin(Plugin):
@@ -48,11 +47,6 @@ class InTreePlugin(Plugin):
         A recording can be replayed from any point at which every plugin was idle.
         """
         return True
-
-    def sort_key(self, info: QueuedPodInfo) -> Any:  # noqa: ANN401  # any comparable value
-        """For QueueSort: a key with the same order as `less`; saves a call per comparison."""
-        del info
-        return None
 
 
 def answers_by_spec(plugin: Plugin) -> bool:
