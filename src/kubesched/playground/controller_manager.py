@@ -20,12 +20,12 @@ from kubesched.playground.client.informers import EveryResource, InformerFactory
 from kubesched.playground.client.local import LocalApi
 from kubesched.playground.controllers.cluster_role_aggregation import ClusterRoleAggregation
 from kubesched.playground.controllers.cronjob import CronJobController
-from kubesched.playground.controllers.daemonset import DaemonSetController
-from kubesched.playground.controllers.deployment import DeploymentController
+from kubesched.playground.controllers.daemonset.controller import DaemonSetController
+from kubesched.playground.controllers.deployment.controller import DeploymentController
 from kubesched.playground.controllers.disruption import DisruptionController
 from kubesched.playground.controllers.event_ttl import EventExpiry
 from kubesched.playground.controllers.garbage_collector import GarbageCollector
-from kubesched.playground.controllers.job import JobController
+from kubesched.playground.controllers.job.controller import JobController
 from kubesched.playground.controllers.namespaces import NamespaceController
 from kubesched.playground.controllers.node_lifecycle import NodeLifecycleController
 from kubesched.playground.controllers.pod_gc import PodGcController
@@ -36,7 +36,7 @@ from kubesched.playground.controllers.replicaset import (
 )
 from kubesched.playground.controllers.resource_claims import ResourceClaimController
 from kubesched.playground.controllers.resource_quota import ResourceQuotaController
-from kubesched.playground.controllers.statefulset import StatefulSetController
+from kubesched.playground.controllers.statefulset.controller import StatefulSetController
 from kubesched.playground.controllers.taint_eviction import TaintEvictionController
 from kubesched.playground.controllers.volumes import (
     CsiPublisher,

@@ -26,15 +26,15 @@ from kubesched.playground.apimachinery.catalog import ResourceInfo
 from kubesched.playground.apimachinery.objects import ChangeType, JsonObject, copy_json
 from kubesched.playground.client.local import LocalApi
 from kubesched.playground.controller_manager import CONTROLLER_NAMES, ControllerOptions, start_all
-from kubesched.playground.controllers.daemonset import DaemonSetController
-from kubesched.playground.controllers.deployment import DeploymentController
-from kubesched.playground.controllers.job import JobController
+from kubesched.playground.controllers.daemonset.controller import DaemonSetController
+from kubesched.playground.controllers.deployment.controller import DeploymentController
+from kubesched.playground.controllers.job.controller import JobController
 from kubesched.playground.controllers.pods import pod_from_template
 from kubesched.playground.controllers.replicaset import (
     ReplicaSetController,
     ReplicationControllerController,
 )
-from kubesched.playground.controllers.statefulset import StatefulSetController
+from kubesched.playground.controllers.statefulset.controller import StatefulSetController
 from kubesched.playground.controllers.volumes import EphemeralVolumes
 from kubesched.playground.registry.rest_storage import WriteOptions
 

@@ -37,7 +37,7 @@ from kubesched.insight.state.claim_controller import (
 )
 from kubesched.insight.state.planned_cluster import SteppedCluster
 from kubesched.lab.benchmarking.templates import Manifest
-from kubesched.playground.registry.patching.merge_patch import apply_merge_patch
+from kubesched.playground.registry.patching.verb import apply_merge_patch
 from kubesched.playground.resources.strategies import STRATEGIES
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.scheduler.factory import Dependencies, no_extenders

@@ -28,7 +28,7 @@ from kubesched.insight.state.cluster import Cluster
 from kubesched.lab.conformance.comparison import Aspect, Finding
 from kubesched.lab.conformance.recordings import RecordingError
 from kubesched.lab.conformance.sequences import GroupSequence, GroupStep, Json
-from kubesched.playground.registry.patching.merge_patch import apply_merge_patch
+from kubesched.playground.registry.patching.verb import apply_merge_patch
 from kubesched.scheduler.groups.conditions import INITIALLY_SCHEDULED
 
 _EPOCH_S = 1_767_225_600.0

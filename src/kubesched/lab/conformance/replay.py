@@ -31,8 +31,8 @@ from kubesched.lab.conformance.sequences import CONFIGURATION, Decision, Json, S
 from kubesched.lab.conformance.watching import Pods, Volumes
 from kubesched.playground.apimachinery.schema.table import type_of_kind
 from kubesched.playground.registry.binding import TOPOLOGY_LABELS
-from kubesched.playground.registry.patching.merge_patch import apply_merge_patch
 from kubesched.playground.registry.patching.strategic import apply_strategic_patch
+from kubesched.playground.registry.patching.verb import apply_merge_patch
 from kubesched.testing.control_plane import ControlPlaneError
 
 _JSON = [(b"content-type", b"application/json")]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kubesched.base.errors import BadRequest, Invalid
 from kubesched.playground.apimachinery.objects import copy_json
 from kubesched.playground.registry.patching.json_patch import apply_json_patch
-from kubesched.playground.registry.patching.merge_patch import apply_merge_patch
+from kubesched.playground.registry.patching.verb import apply_merge_patch
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | st.text("ab/~", max_size=3),

@@ -3,7 +3,3 @@
 eligibility  which nodes are eligible, and which tolerations daemon pods get
 controller   creating, replacing and counting the pods
 """
-
-from kubesched.playground.controllers.daemonset.controller import (
-    DaemonSetController as DaemonSetController,
-)

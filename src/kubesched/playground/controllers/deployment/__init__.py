@@ -5,7 +5,3 @@ revisions   which ReplicaSet belongs to the current template, and revision numbe
 progress    status and conditions, as `kubectl rollout status` reads them
 controller  reads, decides, writes
 """
-
-from kubesched.playground.controllers.deployment.controller import (
-    DeploymentController as DeploymentController,
-)

@@ -5,5 +5,3 @@ planning    how many pods to run, and which
 tracking    counting finished pods exactly once, across conflicts and restarts
 controller  how many pods to run now, and when the Job has finished
 """
-
-from kubesched.playground.controllers.job.controller import JobController as JobController

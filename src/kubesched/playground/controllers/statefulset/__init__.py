@@ -4,7 +4,3 @@ identity    the pod of each ordinal, and its required fields
 claims      the volume claims of each pod, and their owners
 controller  the order in which pods are created, deleted and replaced
 """
-
-from kubesched.playground.controllers.statefulset.controller import (
-    StatefulSetController as StatefulSetController,
-)

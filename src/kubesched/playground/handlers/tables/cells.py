@@ -44,21 +44,6 @@ def node_roles(node: JsonObject) -> str:
     return ",".join(sorted(roles)) or NONE
 
 
-def internal_ip(node: JsonObject) -> str:
-    return _node_address(node, "InternalIP")
-
-
-def external_ip(node: JsonObject) -> str:
-    return _node_address(node, "ExternalIP")
-
-
-def _node_address(node: JsonObject, kind: str) -> str:
-    for address in status_of(node).get("addresses") or ():
-        if address.get("type") == kind:
-            return str(address.get("address", ""))
-    return NONE
-
-
 def volume_phase(obj: JsonObject) -> str:
     if obj["metadata"].get("deletionTimestamp") is not None:
         return "Terminating"
@@ -179,36 +164,8 @@ def config_entries(obj: JsonObject) -> int:
     return len(obj.get("data") or ()) + len(obj.get("binaryData") or ())
 
 
-def token_audiences(driver: JsonObject) -> str:
-    requests = spec_of(driver).get("tokenRequests") or ()
-    return ",".join(request.get("audience", "") for request in requests) or "<unset>"
-
-
-def lifecycle_modes(driver: JsonObject) -> str:
-    return ",".join(spec_of(driver).get("volumeLifecycleModes") or ()) or NONE
-
-
-def _template_containers(obj: JsonObject) -> list[JsonObject]:
-    spec = spec_of(obj)
-    template = (
-        spec.get("template")
-        or ((spec.get("jobTemplate") or {}).get("spec") or {}).get("template")
-        or {}
-    )
-    containers: list[JsonObject] = (template.get("spec") or {}).get("containers") or []
-    return containers
-
-
 def selector(obj: JsonObject) -> str:
     return selector_text(spec_of(obj).get("selector")) or NONE
-
-
-def container_names(obj: JsonObject) -> str:
-    return ",".join(container.get("name", "") for container in _template_containers(obj))
-
-
-def container_images(obj: JsonObject) -> str:
-    return ",".join(container.get("image", "") for container in _template_containers(obj))
 
 
 def ready_of_desired(obj: JsonObject) -> str:

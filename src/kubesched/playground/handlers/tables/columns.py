@@ -9,7 +9,7 @@ from importlib import resources
 from typing import Any, TypeAlias
 
 from kubesched.playground.apimachinery.catalog import ResourceInfo
-from kubesched.playground.apimachinery.objects import Json, JsonObject, value_at
+from kubesched.playground.apimachinery.objects import Json, JsonObject
 from kubesched.playground.apimachinery.paths import Path, PathError
 from kubesched.playground.handlers.tables import cells, pods
 from kubesched.playground.handlers.tables.durations import age
@@ -20,7 +20,7 @@ from kubesched.playground.storage.store import Entry
 Cell: TypeAlias = Callable[[JsonObject, float], Any]
 
 _SOURCE = re.compile(
-    r"(?P<mark>#|\?|\[\])?(?:(?P<path>\.[\w.]+)|(?P<function>\w+)\((?P<now>now)?\))"
+    r"(?P<mark>#|\?|\[\])?(?:(?P<path>\.[\w.\[\]=]+)|(?P<function>\w+)\((?P<now>now)?\))"
 )
 _TYPES = {"#": "integer", "[]": "integer", "?": "boolean", None: "string"}
 
@@ -66,27 +66,30 @@ def _column(name: str, source: str = "", *options: str) -> Column:
     assert match is not None, f"{name}: {source}"
     default = next((option for option in options if option != "wide"), "")
     if match["path"]:
-        cell = _value_cell(match["path"][1:].split("."), match["mark"], default)
+        cell = _value_cell(Path(match["path"]), match["mark"], default)
     else:
         cell = _function_cell(match["function"], needs_time=bool(match["now"]))
     shown_as = "name" if name == "Name" else ""
     return Column(name, cell, _TYPES[match["mark"]], shown_as, int("wide" in options))
 
 
-def _value_cell(path: list[str], mark: str | None, default: str) -> Cell:
+def _value_cell(path: Path, mark: str | None, default: str) -> Cell:
     def cell(obj: JsonObject, _now: float) -> Json:
-        value = value_at(obj, path)
+        values = path.values(obj)
+        value = values[0] if values else None
         if mark == "#":
             return value or 0
         if mark == "[]":
             return len(value or ())
         if mark == "?":
             return bool(value)
-        if isinstance(value, bool):
-            return "true" if value else "false"
-        return str(value) if value not in (None, "") else default
+        return ",".join(map(_text, values)) or default
 
     return cell
+
+
+def _text(value: Json) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _function_cell(name: str, *, needs_time: bool) -> Cell:

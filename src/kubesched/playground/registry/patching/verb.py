@@ -25,7 +25,6 @@ from kubesched.playground.apimachinery.serialization import check_size
 from kubesched.playground.apimachinery.validation import IS_IMMUTABLE
 from kubesched.playground.registry import scale
 from kubesched.playground.registry.patching.json_patch import apply_json_patch
-from kubesched.playground.registry.patching.merge_patch import apply_merge_patch
 from kubesched.playground.registry.patching.strategic import apply_strategic_patch
 from kubesched.playground.registry.representation import encoder_for
 from kubesched.playground.registry.rest_storage import NO_OPTIONS, RestStorage, WriteOptions
@@ -126,3 +125,16 @@ def apply_patch(resource: ResourceInfo, document: JsonObject, patch: Json, kind:
             " application/apply-patch+yaml"
         )
     return apply_strategic_patch(object_type, document, patch)
+
+
+def apply_merge_patch(document: Json, patch: Json) -> Json:
+    """JSON Merge Patch (RFC 7386): null removes, objects merge, anything else replaces."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(document) if isinstance(document, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = apply_merge_patch(result.get(key), value)
+    return result
