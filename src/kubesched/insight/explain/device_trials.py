@@ -133,7 +133,7 @@ class _Plenty(AvailableCounters):
 def _copy(allocated: AllocatedState, *, consumable_capacity: bool) -> AllocatedState:
     made = AllocatedState(consumable_capacity=consumable_capacity)
     made.exclusive, made.shares = dict(allocated.exclusive), dict(allocated.shares)
-    made.capacity = allocated.capacity.copy()
+    made.capacity = {device: dict(used) for device, used in allocated.capacity.items()}
     return made
 
 

@@ -710,3 +710,84 @@ async def test_a_claim_that_disappears_while_its_conditions_are_waited_for_fails
     world.lister.remove("default", "c")
     with pytest.raises(ClaimBindingError, match='could not find ResourceClaim "default/c"'):
         await task
+
+
+# -- members of a group that share an allocation ---------------------------------------------------
+
+MEMBERS = [
+    make_pod(name).uid(f"uid-{name}").spec(schedulingGroup={"podGroupName": "g"}).build()
+    for name in ("p1", "p2")
+]
+GROUP = ResourceClaimConsumerReference(
+    api_group="scheduling.k8s.io", resource="podgroups", name="g", uid="uid-g"
+)
+
+
+def shared(world, consumer=None):
+    """The states of two members after Reserve."""
+    states = [world.reserved("c", pod=pod) for pod in MEMBERS]
+    for state in states if consumer is not None else ():
+        state.claims[0].consumer = consumer
+    return states
+
+
+async def bind_all(world, states):
+    works = [
+        world.binder.bind(state, pod, "n1") for state, pod in zip(states, MEMBERS, strict=True)
+    ]
+    return await asyncio.gather(*works, return_exceptions=True)
+
+
+def users(world):
+    return [user.name for user in world.stored("c").status.reserved_for or ()]
+
+
+@pytest.mark.parametrize(("consumer", "expected"), [(None, ["p1", "p2"]), (GROUP, ["g"])])
+async def test_members_write_a_shared_allocation_once(consumer, expected):
+    world = World(claim("c"), of_groups=True)
+    assert await bind_all(world, shared(world, consumer)) == [None, None]
+    assert users(world) == expected
+    assert world.client.calls.count("update") == 1
+    assert not world.claims.is_in_flight("uid-c")
+    assert len(world.claims.allocated.exclusive) == 1
+
+
+@pytest.mark.parametrize("consumer", [None, GROUP])
+async def test_a_member_whose_write_is_refused_leaves_the_devices_to_the_others(consumer):
+    world = World(claim("c"), of_groups=True)
+    states = shared(world, consumer)
+    world.client.trouble = once("update", ServerError("down"))
+    failed, bound = await bind_all(world, states)
+    assert isinstance(failed, ClaimBindingError)
+    assert bound is None
+    world.binder.unreserve(states[0], MEMBERS[0])
+    await world.finish()
+    assert users(world) == [MEMBERS[1].metadata.name if consumer is None else "g"]
+    assert not world.claims.is_in_flight("uid-c")
+    assert len(world.claims.allocated.exclusive) == 1
+    assert world.binder.is_idle()
+
+
+async def test_devices_stay_taken_until_the_last_member_gave_up():
+    world = World(claim("c"), of_groups=True)
+    states = shared(world, GROUP)
+    for state, pod, left in zip(states, MEMBERS, (1, 0), strict=True):
+        world.binder.unreserve(state, pod)
+        world.binder.unreserve(state, pod)  # once more changes nothing
+        assert len(world.claims.allocated.exclusive) == left
+    assert world.claims.is_idle()
+
+
+async def test_a_member_whose_answer_was_lost_does_not_stop_the_others():
+    world = World(claim("c"), of_groups=True)
+    states = shared(world, GROUP)
+    world.client.trouble = once("status", ServerError("lost"))
+    failed, bound = await bind_all(world, states)
+    assert isinstance(failed, ClaimBindingError)
+    assert bound is None
+    world.binder.unreserve(states[0], MEMBERS[0])
+    await world.finish()
+    assert users(world) == ["g"]
+    assert not world.claims.is_in_flight("uid-c")
+    assert len(world.claims.allocated.exclusive) == 1
+    assert world.binder.is_idle()

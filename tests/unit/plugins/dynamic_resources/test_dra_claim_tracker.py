@@ -1,5 +1,7 @@
 """Claims in the lister, assumed and in flight: which version counts, and that every device is counted right."""
 
+from copy import deepcopy
+
 import pytest
 from dra_objects import allocation, claim
 from hypothesis import given
@@ -177,7 +179,7 @@ def test_a_share_that_is_in_flight_and_shown_consumes_once(lister, tracker):
     share = allocation(("r", "pool", "d", {"shareID": "1", "consumedCapacity": {"mem": "1"}}))
     lister.put(claim("a"))
     tracker.add_in_flight("uid-a", convert(share, AllocationResult), "pod")
-    once = tracker.allocated.capacity.copy()
+    once = deepcopy(tracker.allocated.capacity)
     lister.put(claim("a", status={"allocation": share}))
     assert tracker.allocated.capacity == once
     assert tracker.allocated.shares == {device("d"): 1}

@@ -7,7 +7,7 @@ share ID, otherwise the whole device.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from kubesched.api import quantity
@@ -30,48 +30,24 @@ class DeviceID(NamedTuple):
         return f"{self.driver}/{self.pool}/{self.device}"
 
 
-class ConsumedCapacity:
-    """Consumed capacity per device. Entries that are all zero are dropped."""
+ConsumedCapacity = dict[DeviceID, Amounts]
+"""Consumed capacity per device. Entries that are all zero are dropped."""
 
-    __slots__ = ("_by_device",)
 
-    def __init__(self, by_device: Mapping[DeviceID, Amounts] | None = None) -> None:
-        self._by_device = {device: dict(amounts) for device, amounts in (by_device or {}).items()}
+def consume(capacity: ConsumedCapacity, device: DeviceID, amounts: Amounts) -> None:
+    entry = capacity.setdefault(device, {})
+    for name, amount in amounts.items():
+        entry[name] = entry.get(name, 0) + amount
 
-    def __contains__(self, device: DeviceID) -> bool:
-        return device in self._by_device
 
-    def __bool__(self) -> bool:
-        return bool(self._by_device)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ConsumedCapacity) and self._by_device == other._by_device
-
-    __hash__ = None  # type: ignore[assignment]  # mutable
-
-    def of(self, device: DeviceID) -> Amounts | None:
-        return self._by_device.get(device)
-
-    def copy(self) -> ConsumedCapacity:
-        return ConsumedCapacity(self._by_device)
-
-    def add(self, device: DeviceID, amounts: Mapping[str, int]) -> None:
-        entry = self._by_device.setdefault(device, {})
-        for name, amount in amounts.items():
-            entry[name] = entry.get(name, 0) + amount
-
-    def remove(self, device: DeviceID, amounts: Mapping[str, int]) -> None:
-        entry = self._by_device.get(device)
-        if entry is None:
-            return
-        for name, amount in amounts.items():
-            entry[name] = entry.get(name, 0) - amount
-        if not any(entry.values()):
-            del self._by_device[device]
-
-    def mark(self, device: DeviceID) -> None:
-        """Add an entry, even if nothing is consumed."""
-        self._by_device.setdefault(device, {})
+def give_back(capacity: ConsumedCapacity, device: DeviceID, amounts: Amounts) -> None:
+    entry = capacity.get(device)
+    if entry is None:
+        return
+    for name, amount in amounts.items():
+        entry[name] = entry.get(name, 0) - amount
+    if not any(entry.values()):
+        del capacity[device]
 
 
 class AllocatedState:
@@ -96,7 +72,7 @@ class AllocatedState:
         self._consumable_capacity = consumable_capacity
         self.exclusive: dict[DeviceID, int] = {}
         self.shares: dict[DeviceID, int] = {}
-        self.capacity = ConsumedCapacity()
+        self.capacity: ConsumedCapacity = {}
         self._pool_versions: dict[tuple[str, str], int] = {}
         self._last_version = self._forgotten_version = 0
         self.changed_pools: dict[tuple[str, str], None] = {}
@@ -115,7 +91,7 @@ class AllocatedState:
                 continue
             self.shares[device] = self.shares.get(device, 0) + 1
             if result.consumed_capacity is not None:
-                self.capacity.add(device, amounts_of(result))
+                consume(self.capacity, device, amounts_of(result))
 
     def remove(self, allocation: AllocationResult) -> None:
         for result in _counted(allocation):
@@ -126,7 +102,7 @@ class AllocatedState:
                 continue
             _count_down(self.shares, device)
             if result.consumed_capacity is not None:
-                self.capacity.remove(device, amounts_of(result))
+                give_back(self.capacity, device, amounts_of(result))
 
     def _note_change(self, device: DeviceID) -> None:
         pool = (device.driver, device.pool)

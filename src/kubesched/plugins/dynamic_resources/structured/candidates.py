@@ -59,7 +59,7 @@ class Candidate:
         offered = device.capacity or {}
         self.room: Amounts = {name: quantity.nanos(offered[name].value) for name in offered}
         """What claims leave of each capacity."""
-        for name, amount in (allocated.capacity.of(pooled.id) or {}).items():
+        for name, amount in (allocated.capacity.get(pooled.id) or {}).items():
             if name in self.room:
                 self.room[name] -= amount
         self.consumed: dict[str, Quantity] | None = None

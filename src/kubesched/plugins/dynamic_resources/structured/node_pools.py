@@ -164,7 +164,7 @@ class PoolIndex:
         for position, pooled in enumerate((*pool.devices, *pool.elsewhere)):
             device = pooled.id
             if allocated.is_allocated(device):
-                amounts = allocated.capacity.of(device)
+                amounts = allocated.capacity.get(device)
                 usage.append(
                     (
                         position,

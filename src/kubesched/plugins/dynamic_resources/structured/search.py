@@ -21,6 +21,8 @@ from kubesched.api.resource_v1 import MAX_ALLOCATION_RESULTS
 from kubesched.plugins.dynamic_resources.structured.allocated_state import (
     AllocatedState,
     ConsumedCapacity,
+    consume,
+    give_back,
 )
 from kubesched.plugins.dynamic_resources.structured.candidates import Candidate, Candidates
 from kubesched.plugins.dynamic_resources.structured.counters import (
@@ -67,7 +69,7 @@ class Search:
         self._is_late = is_late
         self._picked_by: dict[PooledDevice, list[int]] = {}
         """Devices that are not shareable -> indices of the claims they were picked for."""
-        self._shared = ConsumedCapacity()
+        self._shared: ConsumedCapacity = {}
         """Shareable capacity consumed by this attempt; an entry also marks a device as picked."""
         self.picks: list[list[Candidate]] = [[] for _ in claims]
         """By claim, in the order of picking."""
@@ -178,7 +180,7 @@ class Search:
             if self._is_in_use(claim, request, pooled):
                 continue
             candidate = self._candidates.of(request, pooled)
-            if candidate is not None and candidate.has_room(self._shared.of(pooled.id)):
+            if candidate is not None and candidate.has_room(self._shared.get(pooled.id)):
                 yield candidate
 
     def _is_in_use(self, claim: int, request: Request, pooled: PooledDevice) -> bool:
@@ -202,7 +204,7 @@ class Search:
         if has_charged and not self._counters.take(pooled):
             return False
         is_taken = not request.constraints or self._join_constraints(request, pooled, must=must)
-        if is_taken and must and not candidate.has_room(self._shared.of(pooled.id)):
+        if is_taken and must and not candidate.has_room(self._shared.get(pooled.id)):
             self._leave_constraints(request)
             is_taken = False
         if not is_taken:
@@ -210,7 +212,7 @@ class Search:
                 self._counters.give_back(pooled)
             return False
         if is_shareable:
-            self._shared.add(pooled.id, candidate.amounts)
+            consume(self._shared, pooled.id, candidate.amounts)
         else:
             self._picked_by.setdefault(pooled, []).append(claim)
         candidate.has_charged = has_charged
@@ -225,10 +227,10 @@ class Search:
         if candidate.consumed is None:
             self._picked_by[pooled].pop()
         else:
-            self._shared.remove(pooled.id, candidate.amounts)
+            give_back(self._shared, pooled.id, candidate.amounts)
             if candidate.was_shared:
                 # The earlier share still marks the device as picked, even if it consumes nothing.
-                self._shared.mark(pooled.id)
+                self._shared.setdefault(pooled.id, {})
         if request.constraints:
             self._leave_constraints(request)
         if candidate.has_charged:
