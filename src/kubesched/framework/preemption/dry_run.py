@@ -42,7 +42,6 @@ from kubesched.framework.nodes.columns import Ids, Indices, Ints, Mask
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.nodes.pod_index import LabelClass
 from kubesched.framework.nodes.pods import PodInfo
-from kubesched.framework.nodes.priorities import Below
 from kubesched.framework.preemption.budgets import Budgets
 from kubesched.framework.preemption.candidates import (
     CRITERIA,
@@ -51,7 +50,6 @@ from kubesched.framework.preemption.candidates import (
     Shortlist,
     criteria_of,
 )
-from kubesched.framework.preemption.row_pods import CountedBelow
 from kubesched.framework.preemption.victim_columns import (
     Broken,
     VictimColumns,
@@ -100,6 +98,8 @@ class KeptDryRuns:
         memo = preemptor.state.class_memo
         if memo is None or is_nominated(preemptor.framework, preemptor.pod):
             return None
+        if self._table.pods_below(preemptor.pod.priority) is None:
+            return None
         known: DryRun | None = memo.get(self._key)
         if known is not None and known.follow(preemptor, budgets):
             return known
@@ -134,8 +134,13 @@ class DryRun:
         basis: Basis | None = None,
         together: bool = True,
     ) -> None:
-        """Without `together` every node is evaluated alone, with the same outcome."""
+        """Without `together` every node is evaluated alone, with the same outcome.
+
+        So it is in a cluster with too many priorities for sums by priority.
+        """
         table = self._table = preemptor.framework.handle.table
+        self._below = table.pods_below(preemptor.pod.priority)
+        together = together and self._below is not None
         self._preemptor = preemptor
         self._scopes = preemptor.scopes
         self._budgets = budgets
@@ -175,6 +180,7 @@ class DryRun:
         self._passing = []
         preemptor.scopes = self._scopes
         self._preemptor, self._budgets = preemptor, budgets
+        self._below = self._table.pods_below(preemptor.pod.priority)
         self._rivals = rivals_of(preemptor.framework, preemptor.pod)
         self._basis.settle()
         return True
@@ -234,9 +240,9 @@ class DryRun:
 
         Rows rejected here get no `remove_pod` call, so an error from it is not reported.
         """
-        if not self._rules.go_by_priority:
+        if not self._rules.go_by_priority or self._below is None:
             return rows
-        has_some = self._pods_below(rows).pod_count(rows) > 0
+        has_some = self._below.pod_count(rows) > 0
         self._verdicts[rows[~has_some]] = _NO_VICTIMS
         rows = rows[has_some]
         return self._without_lower(rows, self._screening) if self._screening else rows
@@ -262,16 +268,13 @@ class DryRun:
             screening.append(plugin)
         return screening
 
-    def _pods_below(self, rows: Indices) -> Below | CountedBelow:
-        priority = self._preemptor.pod.priority
-        return self._table.pods_below(priority) or CountedBelow(self._table, rows, priority)
-
     def _without_lower(self, rows: Indices, plugins: list[FilterPlugin] | None) -> Indices:
         """The rows that pass the filters without their pods of lower priority."""
         if not len(rows):
             return rows
         preemptor = self._preemptor
-        view = without_lower(self._table, rows, self._pods_below(rows), preemptor.pod.priority)
+        assert self._below is not None, "rows are tried alone without sums by priority"
+        view = without_lower(self._table, rows, self._below, preemptor.pod.priority)
         outcome = filter_what_if(preemptor, view, self._rivals, plugins)
         failing = np.flatnonzero(~outcome.passing)
         if len(failing):

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from kubesched.framework.nodes.columns import Indices, Ints, Rows
+from kubesched.framework.nodes.columns import Indices, Ints
 from kubesched.framework.nodes.node_table import CPU, EPHEMERAL_STORAGE, MEMORY, NodeTable
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.preemption.importance import started_us
@@ -41,29 +41,3 @@ class LowerPods:
         )
         """Requests, (resources, pods), in the order of the table's resource index."""
         self.have_scalars = any(request.scalars for request in requests)
-
-
-class CountedBelow:
-    """Like `nodes.priorities.Below`, but counted: for clusters with many priorities."""
-
-    def __init__(self, table: NodeTable, rows: Indices, priority: int) -> None:
-        """Only `rows` may be read."""
-        self._table = table
-        self._lower = LowerPods(table, rows, priority)
-        self._owner = np.repeat(rows, self._lower.counts)
-
-    def pod_count(self, rows: Rows) -> Ints:
-        return np.bincount(self._owner, minlength=self._table.high_water)[rows]
-
-    def requested(self, resource: int, rows: Rows) -> Ints:
-        sums = np.zeros(self._table.high_water, dtype=np.int64)
-        np.add.at(sums, self._owner, self._amounts(resource))
-        return sums[rows]
-
-    def _amounts(self, resource: int) -> Ints:
-        if resource < NATIVE_RESOURCES:
-            amounts: Ints = self._lower.amounts[resource]
-            return amounts
-        name = self._table.resource_name(resource)
-        pods = self._lower.pods
-        return np.array([pod.requests.scalars.get(name, 0) for pod in pods], dtype=np.int64)

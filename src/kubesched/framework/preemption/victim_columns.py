@@ -29,7 +29,7 @@ from kubesched.framework.nodes.views import BulkWhatIfColumns
 from kubesched.framework.preemption.budgets import Budgets
 from kubesched.framework.preemption.candidates import PRIORITY_OFFSET, Candidate
 from kubesched.framework.preemption.importance import NOT_STARTED
-from kubesched.framework.preemption.row_pods import NATIVE_RESOURCES, CountedBelow, LowerPods
+from kubesched.framework.preemption.row_pods import NATIVE_RESOURCES, LowerPods
 from kubesched.framework.preemption.victims import Preemptor
 from kubesched.framework.runtime.filter import FilterOutcome, run_filters
 from kubesched.framework.runtime.nominated import Rivals, rivals_of
@@ -96,7 +96,7 @@ def _with_rivals(view: BulkWhatIfColumns, rivals: Rivals, indices: Indices) -> B
 
 
 def without_lower(
-    table: NodeTable, rows: Indices, below: Below | CountedBelow, priority: int
+    table: NodeTable, rows: Indices, below: Below, priority: int
 ) -> BulkWhatIfColumns:
     """The rows without any pod below a priority."""
 

@@ -305,12 +305,11 @@ class GroupSchedulingQueue(SchedulingQueue):
 
     def _take_group(self, entity: QueuedGroup) -> bool:
         entity.attempts += 1
-        now = self._clock.monotonic()
         for info in list(entity):
             info.attempts += 1
             self.nominator.moved(info.pod_info.uid)
             self._count_rejections(info, -1)
-            if not self._in_flight.add(info.pod_info.uid, now):
+            if not self._in_flight.add(info.pod_info.uid):
                 log.error(
                     "Pod is being scheduled already; its second entry is dropped",
                     pod=info.pod_info.pod,
@@ -334,7 +333,7 @@ class GroupSchedulingQueue(SchedulingQueue):
             self._note_failure(info, now)
             return self._add_member(info, SCHEDULE_ATTEMPT_FAILURE)
         finally:
-            self._in_flight.done(info.pod_info.uid, now)
+            self._in_flight.done(info.pod_info.uid)
             self.nominator.moved(info.pod_info.uid)
 
     def attempted_group(self, tried: QueuedGroup, status: Status) -> None:

@@ -24,8 +24,6 @@ POD_POPPED: Final = "PodPopped"
 MAX_EVENTS: Final = 100_000
 """More than 15 minutes of events (the longest wait on Permit) at 100 per second."""
 
-_GAUGE_PERIOD_S: Final = 1.0
-
 
 class RecordedEvent(NamedTuple):
     """An event and its objects."""
@@ -38,12 +36,19 @@ class RecordedEvent(NamedTuple):
 class InFlight:
     """The pods being tried, by UID, and the events since each was popped."""
 
-    __slots__ = ("_dropped", "_events", "_gauge", "_given_up", "_max_events", "_positions")
+    __slots__ = (
+        "_counts",
+        "_dropped",
+        "_events",
+        "_gauge",
+        "_given_up",
+        "_max_events",
+        "_positions",
+    )
 
     def __init__(
         self,
         metrics: SchedulerMetrics,
-        now: float,
         *,
         given_up: ResolvedEvent,
         max_events: int = MAX_EVENTS,
@@ -54,40 +59,40 @@ class InFlight:
         self._events: list[RecordedEvent] = []
         self._dropped = 0
         """Number of events dropped from the front, which is the position of `_events[0]`."""
-        self._gauge = _EventsGauge(metrics, now)
+        self._counts: dict[str, int] = {}
+        """Recorded events by label, which `inflight_events` reads."""
+        self._gauge = metrics.inflight_events
         self._given_up = RecordedEvent(given_up, None, None)
         self._max_events = max_events
 
-    def add(self, uid: str, now: float) -> bool:
+    def add(self, uid: str) -> bool:
         """Start tracking a pod; False if it is tracked already."""
         if uid in self._positions:
             return False
         self._positions[uid] = self._dropped + len(self._events)
-        self._gauge.count(POD_POPPED, 1, now)
+        self._count(POD_POPPED, 1)
         return True
 
-    def done(self, uid: str, now: float) -> None:
+    def done(self, uid: str) -> None:
         """Stop tracking a pod, and drop events that no pod in flight needs."""
         if self._positions.pop(uid, None) is None:
             return
-        self._gauge.count(POD_POPPED, -1, now)
+        self._count(POD_POPPED, -1)
         oldest = next(iter(self._positions.values()), self._dropped + len(self._events))
         if oldest > self._dropped:
-            self._drop(oldest - self._dropped, now)
-        if not self._positions:
-            self._gauge.publish(now)
+            self._drop(oldest - self._dropped)
 
-    def done_all(self, now: float) -> None:
+    def done_all(self) -> None:
         for uid in list(self._positions):
-            self.done(uid, now)
+            self.done(uid)
 
-    def record(self, event: ResolvedEvent, old: object, new: object, now: float) -> None:
+    def record(self, event: ResolvedEvent, old: object, new: object) -> None:
         """Record an event for the pods in flight; no-op if there are none."""
         if self._positions:
             if len(self._events) >= self._max_events:
-                self._drop(self._max_events // 2, now)
+                self._drop(self._max_events // 2)
             self._events.append(RecordedEvent(event, old, new))
-            self._gauge.count(event.label, 1, now)
+            self._count(event.label, 1)
 
     def events_since_pop(self, uid: str) -> Sequence[RecordedEvent] | None:
         """Events since that pod was popped, oldest first; None if it is not tracked."""
@@ -123,32 +128,17 @@ class InFlight:
         )
         assert len(self._events) <= self._max_events, "the list grew beyond its limit"
 
-    def _drop(self, count: int, now: float) -> None:
+    def _count(self, label: str, delta: int) -> None:
+        counts = self._counts
+        if label not in counts:
+            counts[label] = 0
+            self._gauge.labels(label).read_from(lambda: counts[label])
+        counts[label] += delta
+
+    def _drop(self, count: int) -> None:
         """Drop the oldest events; none if the oldest pod has already lost some."""
         if count > 0:
             for recorded in self._events[:count]:
-                self._gauge.count(recorded.event.label, -1, now)
+                self._count(recorded.event.label, -1)
             del self._events[:count]
             self._dropped += count
-
-
-class _EventsGauge:
-    """`inflight_events`, updated at most once a second: the list changes far more often."""
-
-    __slots__ = ("_deltas", "_family", "_published")
-
-    def __init__(self, metrics: SchedulerMetrics, now: float) -> None:
-        self._family = metrics.inflight_events
-        self._deltas: dict[str, int] = {}
-        self._published = now
-
-    def count(self, label: str, delta: int, now: float) -> None:
-        self._deltas[label] = self._deltas.get(label, 0) + delta
-        if now - self._published > _GAUGE_PERIOD_S:
-            self.publish(now)
-
-    def publish(self, now: float) -> None:
-        for label, delta in self._deltas.items():
-            self._family.labels(label).inc(delta)
-        self._deltas.clear()
-        self._published = now

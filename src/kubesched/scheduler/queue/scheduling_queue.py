@@ -133,7 +133,7 @@ class SchedulingQueue(QueueContents):
             ActiveQueue(rank, incoming),
             BackoffQueue(policy, rank if settings.pop_from_backoff_q else None, incoming),
             UnschedulablePods(metrics, incoming),
-            InFlight(metrics, self._started, given_up=hints.resolve(UNSCHEDULABLE_TIMEOUT)),
+            InFlight(metrics, given_up=hints.resolve(UNSCHEDULABLE_TIMEOUT)),
             hints=hints,
             nominator=nominator,
             metrics=metrics,
@@ -190,9 +190,8 @@ class SchedulingQueue(QueueContents):
         if new.metadata.uid in self._in_flight:
             # The attempt continues with the old version; if it fails, these events decide what
             # follows.
-            now = self._clock.monotonic()
             for event in events:
-                self._in_flight.record(self._hints.resolve(event), old, new, now)
+                self._in_flight.record(self._hints.resolve(event), old, new)
             return
         key = key_of(old.metadata)
         for queue in (self._active, self._backoff):
@@ -263,7 +262,7 @@ class SchedulingQueue(QueueContents):
         """Mark a popped pod as in flight; False if its UID is in flight already."""
         info.attempts += 1
         self.nominator.moved(info.pod_info.uid)
-        if not self._in_flight.add(info.pod_info.uid, self._clock.monotonic()):
+        if not self._in_flight.add(info.pod_info.uid):
             log.error(
                 "Discarding the popped entity",
                 f"the same pod is tracked in multiple places in the scheduler: {info.pod_info.key}",
@@ -311,7 +310,7 @@ class SchedulingQueue(QueueContents):
             self._wake_if(queue)
             return queue
         finally:
-            self._in_flight.done(info.pod_info.uid, now)
+            self._in_flight.done(info.pod_info.uid)
             self.nominator.moved(info.pod_info.uid)
             if not is_tried_again:
                 self._next_of_class(info.pod_info.uid)
@@ -352,7 +351,7 @@ class SchedulingQueue(QueueContents):
 
     def done(self, uid: str) -> None:
         """The attempt for that pod is over; unknown pods are ignored."""
-        self._in_flight.done(uid, self._clock.monotonic())
+        self._in_flight.done(uid)
         self._next_of_class(uid)
 
     def _next_of_class(self, uid: str) -> None:
@@ -384,7 +383,7 @@ class SchedulingQueue(QueueContents):
         if not resolved.is_of_interest:
             return
         now = self._clock.monotonic()
-        self._in_flight.record(resolved, old, new, now)
+        self._in_flight.record(resolved, old, new)
         if self._in_flight.event_count and log.enabled(5):
             log.info("Event received while entities are in flight", v=5, event=resolved.label)
         narrowed = self._evaluator.narrow(resolved, old, new)
@@ -404,7 +403,7 @@ class SchedulingQueue(QueueContents):
                 activated = True
             elif pod.metadata.uid in self._in_flight:
                 event = self._hints.resolve(FORCE_ACTIVATE)
-                self._in_flight.record(event, None, pod, self._clock.monotonic())
+                self._in_flight.record(event, None, pod)
         if activated:
             self.on_ready()
 
@@ -435,7 +434,7 @@ class SchedulingQueue(QueueContents):
         """Clear the pods in flight. Queued pods can still be popped."""
         self._is_closed = True
         log.info("Scheduling queue is closed", v=2)
-        self._in_flight.done_all(self._clock.monotonic())
+        self._in_flight.done_all()
         self.on_ready()
 
     @property
@@ -481,7 +480,7 @@ class SchedulingQueue(QueueContents):
         pods, classes = self._pool.flushed(event, now, max_stay_s)
         if pods or classes:
             # Upstream: remembered for pods in flight as well, even if all overdue stay gated.
-            self._in_flight.record(event, None, None, now)
+            self._in_flight.record(event, None, None)
         if self._transitions.bring_back(pods, classes, event.label, now, is_flush=True):
             self.on_ready()
 

@@ -28,17 +28,17 @@ class Flight:
         self.metrics = SchedulerMetrics(MetricsRegistry())
         self.hints = HintMap({})
         given_up = self.hints.resolve(UNSCHEDULABLE_TIMEOUT)
-        self.in_flight = InFlight(self.metrics, 0.0, given_up=given_up, **limits)
+        self.in_flight = InFlight(self.metrics, given_up=given_up, **limits)
 
     def run(self, *words):
         for word in words:
             if word[0] == "+":
-                self.in_flight.add(word[1:], 0.0)
+                self.in_flight.add(word[1:])
             elif word[0] == "-":
-                self.in_flight.done(word[1:], 0.0)
+                self.in_flight.done(word[1:])
             else:
                 event = self.hints.resolve(ClusterEvent(Resource.NODE, Action.ADD, word))
-                self.in_flight.record(event, None, None, 0.0)
+                self.in_flight.record(event, None, None)
             self.in_flight.check_invariants()
 
     def seen_by(self, uid):
@@ -73,9 +73,9 @@ def test_which_events_are_kept_for_whom(words, seen, kept):
 
 def test_a_pod_is_not_tracked_twice():
     flight = Flight()
-    assert flight.in_flight.add("a", 0.0) is True
+    assert flight.in_flight.add("a") is True
     flight.run("e1")
-    assert flight.in_flight.add("a", 0.0) is False
+    assert flight.in_flight.add("a") is False
     assert flight.seen_by("a") == ["e1"]
 
 
@@ -93,23 +93,22 @@ def test_beyond_the_limit_the_older_half_is_given_up_and_counts_as_possibly_help
     flight.run("-c")
     assert flight.in_flight.event_count == 0
     shown = {
-        labels[0]: cell.value for labels, cell in flight.metrics.inflight_events.cells().items()
+        labels[0]: cell.current() for labels, cell in flight.metrics.inflight_events.cells().items()
     }
     assert set(shown.values()) == {0}
 
 
-def test_gauge_moves_once_a_second_and_when_the_last_pod_finishes():
+def test_gauge_shows_what_is_in_flight():
     flight = Flight()
     gauge = flight.metrics.inflight_events
     event = flight.hints.resolve(EVENT_NODE_ADD)
-    flight.in_flight.add("a", 0.2)
-    flight.in_flight.record(event, None, None, 0.4)
-    assert gauge.cells() == {}
-    flight.in_flight.record(event, None, None, 1.3)
-    assert gauge.labels("NodeAdd").value == 2
-    assert gauge.labels("PodPopped").value == 1
-    flight.in_flight.done("a", 1.4)
-    assert {labels: cell.value for labels, cell in gauge.cells().items()} == {
+    flight.in_flight.add("a")
+    for _ in range(2):
+        flight.in_flight.record(event, None, None)
+    assert gauge.labels("NodeAdd").current() == 2
+    assert gauge.labels("PodPopped").current() == 1
+    flight.in_flight.done("a")
+    assert {labels: cell.current() for labels, cell in gauge.cells().items()} == {
         ("NodeAdd",): 0,
         ("PodPopped",): 0,
     }

@@ -351,15 +351,12 @@ class QueueMachine(RuleBasedStateMachine):
             self.model.label_of(item[1]) for item in self.model.in_flight if item[0] == "event"
         ]
         expected = Counter(events) + Counter({"PodPopped": len(flying)})
-        gauge = self.queue._in_flight._gauge
         shown = Counter(
             {
-                label: int(cell.value)
+                label: int(cell.current())
                 for (label,), cell in self.metrics.inflight_events.cells().items()
             }
         )
-        for label, delta in gauge._deltas.items():
-            shown[label] += delta
         assert {label: count for label, count in shown.items() if count} == dict(expected)
 
     @invariant()
