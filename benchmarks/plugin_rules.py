@@ -9,13 +9,14 @@ import sys
 from random import Random
 from time import thread_time
 
+from frameworks import default_framework
+
 from kubesched.framework import CycleState, FilterPlugin, Rule, Scope, Verdicts, unschedulable
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.scheduler.algorithm import ScheduleResult, SchedulingAlgorithm
 from kubesched.scheduler.classes import ClassEngine
 from kubesched.testing import make_node, make_pod
-from kubesched.testing.frameworks import default_framework
 
 NO_RACK = unschedulable("node(s) had no rack")
 ROUNDS = 3

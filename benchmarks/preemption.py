@@ -27,6 +27,8 @@ import time
 from collections.abc import Callable
 from random import Random
 
+from frameworks import default_framework
+
 from kubesched.api.core_v1 import Pod
 from kubesched.base.clock import ManualClock
 from kubesched.base.metrics.registry import MetricsRegistry
@@ -47,7 +49,6 @@ from kubesched.scheduler.factory import Dependencies, assemble
 from kubesched.scheduler.queue.nominator import Nominator
 from kubesched.scheduler.scheduler import FINISHED, QUEUE_EMPTY
 from kubesched.testing import make_node, make_pod
-from kubesched.testing.frameworks import default_framework
 
 BATCH = 50
 LONGEST_BACKOFF_S = 10.0

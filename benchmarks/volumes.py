@@ -28,10 +28,10 @@ from random import Random
 from typing import Any
 
 import msgspec
+from frameworks import default_framework
 
 from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim
 from kubesched.api.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
-from kubesched.config.features import DEFAULT_GATES
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.handle import Handle
 from kubesched.framework.nodes.node_table import NodeTable
@@ -43,7 +43,6 @@ from kubesched.scheduler.cache.cache import Cache
 from kubesched.scheduler.classes import ClassEngine
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.builders import HOSTNAME, ZONE, PodBuilder
-from kubesched.testing.frameworks import default_framework
 
 BATCH = 100
 DRIVER = "csi.example.com"
@@ -203,7 +202,7 @@ def run(workload: str, node_count: int, pod_count: int, *, classes: bool) -> flo
     listers = MemoryListers()
     for obj in cluster(node_count, workload):
         put(listers, obj)
-    framework = default_framework(table, Handle(table=table, listers=listers), DEFAULT_GATES)
+    framework = default_framework(table, Handle(table=table, listers=listers))
     algorithm = SchedulingAlgorithm(
         table, Random(1), engine=ClassEngine(table) if classes else None
     )

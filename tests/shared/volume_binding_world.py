@@ -3,6 +3,7 @@
 import asyncio
 
 import msgspec
+from frameworks import framework_of
 from judging import cluster
 from storage_objects import (
     BIND_COMPLETED,
@@ -23,7 +24,6 @@ from kubesched.framework.handle import Handle
 from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.runtime.bind import run_pre_bind
 from kubesched.testing import make_node
-from kubesched.testing.frameworks import framework_of
 
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 

@@ -6,6 +6,7 @@ from random import Random
 
 import numpy as np
 import pytest
+from frameworks import default_framework
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,7 +29,6 @@ from kubesched.insight.state.memory import MemoryListers
 from kubesched.scheduler.queue.nominator import CHANGES_LIMIT, Nominator
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.builders import HOSTNAME
-from kubesched.testing.frameworks import default_framework
 
 GPU = "example.com/gpu"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
+from frameworks import default_framework
 
 from kubesched.base.errors import ConfigError
 from kubesched.config import default_plugins
@@ -17,7 +18,6 @@ from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.profile import build_frameworks
 from kubesched.framework.registry import Registry, RegistryError
 from kubesched.plugins.registry import IN_TREE, in_tree_registry
-from kubesched.testing.frameworks import default_framework
 
 CONFIG = """
 apiVersion: kubescheduler.config.k8s.io/v1

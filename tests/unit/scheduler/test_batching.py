@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from frameworks import default_framework, framework_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,7 +11,6 @@ from kubesched.config.features import defaults
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.scheduler.batching import Batching, RankedNodes, Unusable, signer
 from kubesched.testing import Cluster, make_node, make_pod
-from kubesched.testing.frameworks import default_framework, framework_of
 
 SIGNATURE = b"same"
 

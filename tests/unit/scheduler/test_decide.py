@@ -5,6 +5,8 @@ from __future__ import annotations
 from random import Random
 from types import SimpleNamespace
 
+from frameworks import default_framework
+
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.extenders import ExtenderFilterResult
 from kubesched.framework.handle import Handle
@@ -15,7 +17,6 @@ from kubesched.scheduler.classes import ClassEngine
 from kubesched.scheduler.extended_algorithm import ExtendedAlgorithm
 from kubesched.scheduler.scheduling_cycle import SchedulingCycle
 from kubesched.testing import make_node, make_pod
-from kubesched.testing.frameworks import default_framework
 
 EXTENDER = SimpleNamespace(
     name="http://extender",

@@ -6,6 +6,7 @@ from random import Random
 
 import numpy as np
 import pytest
+from frameworks import default_framework
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_clusters import random_node, random_pod
@@ -21,7 +22,6 @@ from kubesched.framework.runtime.pre_filter import run_pre_filter
 from kubesched.framework.runtime.score import run_score
 from kubesched.scheduler.algorithm import SchedulingAlgorithm
 from kubesched.testing import make_node, make_pod
-from kubesched.testing.frameworks import default_framework
 
 
 def random_table(rng):

@@ -7,6 +7,7 @@ import re
 from random import Random
 
 import pytest
+from frameworks import default_framework
 from msgspec import structs
 
 from kubesched.api.core_v1 import Pod
@@ -36,7 +37,6 @@ from kubesched.scheduler.algorithm import SchedulingAlgorithm
 from kubesched.scheduler.cache.cache import Cache
 from kubesched.scheduler.queue.nominator import Nominator
 from kubesched.testing import make_node, make_pod
-from kubesched.testing.frameworks import default_framework
 
 DAY = "2026-01-01T{:02}:00:00Z"
 NOON = 1_767_268_800.0  # of that day

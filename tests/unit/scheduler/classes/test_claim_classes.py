@@ -10,6 +10,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from frameworks import default_framework
 from storage_worlds import CLAIMS, StorageWorlds
 
 from kubesched.config.features import DEFAULT_GATES
@@ -26,7 +27,6 @@ from kubesched.scheduler.classes import ClassEngine
 from kubesched.scheduler.classes.signature import class_signature
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.builders import HOSTNAME, ZONE, PodBuilder
-from kubesched.testing.frameworks import default_framework
 
 
 def template(random: Random, name: str) -> PodBuilder:

@@ -13,6 +13,7 @@ from random import Random
 import numpy as np
 import pytest
 from faster_forms import without_faster_forms
+from frameworks import default_framework
 from msgspec import structs
 from random_clusters import random_node, random_pod
 
@@ -42,7 +43,6 @@ from kubesched.scheduler.cache.cache import Cache
 from kubesched.scheduler.classes import Best, ClassEngine, Walked, pod_classes, row_columns
 from kubesched.testing import make_pod
 from kubesched.testing.builders import HOSTNAME
-from kubesched.testing.frameworks import default_framework
 
 WAYS = {
     "as configured": {},

@@ -7,6 +7,7 @@ from random import Random
 
 import numpy as np
 import pytest
+from frameworks import default_framework
 
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.handle import Handle
@@ -23,7 +24,6 @@ from kubesched.scheduler.algorithm import ScheduleResult, SchedulingAlgorithm
 from kubesched.scheduler.classes import ClassEngine
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.builders import HOSTNAME
-from kubesched.testing.frameworks import default_framework
 
 
 class FlipFlop(FilterPlugin):

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
+from frameworks import default_framework
 
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
@@ -29,7 +30,6 @@ from kubesched.scheduler.queue.nominator import Nominator
 from kubesched.scheduler.scheduling_cycle import SchedulingCycle
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.builders import ZONE
-from kubesched.testing.frameworks import default_framework
 
 TEMPLATES = (
     lambda pod: pod.cpu("2"),
