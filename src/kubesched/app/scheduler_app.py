@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from copy import copy
 from random import Random
 from typing import Any, cast
 
@@ -86,7 +87,7 @@ class SchedulerApp:
             client=calls,
             recorder=recorder,
             clock=clock,
-            random=random,
+            random=copy(random),  # decisions do not depend on retries of the client
             call_later=asyncio.get_running_loop().call_later,
             metrics=self.metrics,
             extenders=lambda configured, table: make_extenders(

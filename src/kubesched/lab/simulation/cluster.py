@@ -14,6 +14,7 @@ import msgspec
 from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.kinds import kind_of
 from kubesched.api.meta import Record
+from kubesched.api.times import format_time
 from kubesched.base.errors import NotFound
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.insight.state.virtual_loop import LoopClock, VirtualLoop
@@ -88,11 +89,6 @@ class SimulatedCluster:
         for resource in self._watched:
             self.store.subscribe(resource, lambda change, r=resource: self._on_change(r, change))  # type: ignore[misc]  # bound per resource
 
-    @property
-    def waking(self) -> tuple[str, ...]:
-        """Resources that change here and whose changes may wake pods."""
-        return tuple(kind for kind in self._watched if kind not in (LEASES, BUDGETS))
-
     # Controllers.
 
     def _on_change(self, resource: str, change: Change) -> None:
@@ -127,10 +123,11 @@ class SimulatedCluster:
                 metadata["uid"],
             )
         was_bound = change.old is not None and change.old.obj["spec"].get("nodeName")
-        if pod["spec"].get("nodeName") and not was_bound and self._random.random() < 0.1:
-            self._loop.call_later(
-                self._random.uniform(1.0, 30.0), self._succeed, metadata["name"], metadata["uid"]
-            )
+        if pod["spec"].get("nodeName") and not was_bound:
+            names = metadata["name"], metadata["uid"]
+            self._loop.call_later(self._random.uniform(0.1, 6.0), self._start, *names)
+            if self._random.random() < 0.1:
+                self._loop.call_later(self._random.uniform(1.0, 30.0), self._succeed, *names)
 
     def _recount_soon(self) -> None:
         if not self._is_recount_due:
@@ -159,13 +156,21 @@ class SimulatedCluster:
         if pod is not None and pod["metadata"]["uid"] == uid:
             self.api.delete("pods", "default", name, grace_period_s=0)
 
+    def _start(self, name: str, uid: str) -> None:
+        started = format_time(round(self._loop.time()))
+        self._report(name, uid, {"phase": "Running", "startTime": started})
+
     def _succeed(self, name: str, uid: str) -> None:
+        if self.pods_may_end:
+            self._report(name, uid, {"phase": "Succeeded"})
+
+    def _report(self, name: str, uid: str, status: JsonObject) -> None:
+        """Act as the kubelet of a pod that is not finished."""
         pod = self.find_pod(name)
-        if not self.pods_may_end or pod is None:
+        if pod is None or pod["metadata"]["uid"] != uid or _is_leaving(pod):
             return
-        if pod["metadata"]["uid"] == uid and not _is_leaving(pod):
-            patch: JsonObject = {"status": {"phase": "Succeeded"}}
-            self.api.patch("pods", "default", name, patch, subresource="status")
+        if pod["spec"].get("nodeName") and (pod.get("status") or {}).get("phase") not in FINISHED:
+            self.api.patch("pods", "default", name, {"status": status}, subresource="status")
 
     def _collect_pods_of(self, node_name: str) -> None:
         if self.has_node(node_name):
@@ -295,6 +300,7 @@ class SimulatedCluster:
                 self._delete_pod,
                 self.ungate_one,
                 self._recreate_pod,
+                self._relabel_namespace,
                 self._compact,
             ),
             *((self._resize_node, self._resize_node) if "resizing" in self._extras else ()),
@@ -347,6 +353,10 @@ class SimulatedCluster:
                 workloads.ZONE: self._random.choice(workloads.ZONES),
             }
             self._patch_node(node, {"metadata": {"labels": labels}})
+
+    def _relabel_namespace(self) -> None:
+        labels = {"team": self._random.choice(workloads.TEAMS)}
+        self.api.patch("namespaces", None, "default", {"metadata": {"labels": labels}})
 
     def _taint_node(self) -> None:
         node = self._some_node()
@@ -531,6 +541,12 @@ class SimulatedCluster:
         if gated:
             name = self._random.choice(gated)["metadata"]["name"]
             self.api.patch("pods", "default", name, {"spec": {"schedulingGates": None}})
+
+    def open_gates(self) -> None:
+        """Remove the scheduling gates of all pods, one after the other."""
+        self.ungate_one()
+        if any(pod["spec"].get("schedulingGates") for pod in self.pods()):
+            self._loop.call_later(0.3, self.open_gates)
 
     def _compact(self) -> None:
         """Compact the history: lagging watches and paged lists fail with 410 Gone."""

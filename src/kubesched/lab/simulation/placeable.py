@@ -11,6 +11,7 @@ from typing import Any, Final
 from kubesched.api import codec
 from kubesched.api.core_v1 import (
     Affinity,
+    Namespace,
     PersistentVolume,
     PersistentVolumeClaim,
     Pod,
@@ -146,7 +147,7 @@ def _ask(
 ) -> _Answer:
     with _fresh_scheduler(cluster, extender_traits, gates) as fresh:
         known = {obj for kind in OTHER_KINDS for obj in map(id, _put_all(fresh, cluster, kind))}
-        fresh.add(*cluster.records()[0])
+        fresh.add(*cluster.records_of(Namespace), *cluster.records()[0])
         if cluster.has_composites:
             fresh.add(*cluster.records_of(CompositePodGroup))
         if cluster.has_groups:
@@ -221,6 +222,17 @@ def _may_have_more_against(pod: Pod) -> bool:
     spec = pod.spec
     has_ports = any(container.ports for container in spec.containers or ())
     return bool(has_ports or spec.volumes or spec.affinity or spec.topology_spread_constraints)
+
+
+def _selects_namespaces(pods: Iterable[Pod]) -> bool:
+    """Whether a term depends on labels of namespaces, whose changes are no events."""
+    return any(
+        term.namespace_selector
+        for pod in pods
+        if pod.spec.affinity is not None
+        for side in (pod.spec.affinity.pod_affinity, pod.spec.affinity.pod_anti_affinity)
+        for term in _required_terms(side)
+    )
 
 
 def _likes_its_own_kind(pod: Pod) -> bool:

@@ -40,8 +40,10 @@ class Probes:
                 return
 
     def add_group(self) -> bool:
-        """A group that may have to preempt."""
-        self._cluster.add_group(("priorities",), self._random.randint(1, 4), at_once=True)
+        """A group that may have to preempt, perhaps with gates, which are opened one by one."""
+        mixes = ("priorities", "gates")[: self._random.randint(1, 2)]
+        self._cluster.add_group(mixes, self._random.randint(1, 4), at_once=True)
+        self._cluster.open_gates()
         return True
 
     def _delete_pod(self) -> bool:

@@ -254,10 +254,10 @@ class Processes:
     def _check_slots(self, ended: Incarnation) -> None:
         """Bindings that were cancelled have given their slots back.
 
-        The one whose call was the last of a crashed process may not have begun to see its answer.
+        Not those of a crashed process: tasks that were to see its last answers never begin.
         """
         count = ended.process.assembly.scheduler.binding.slots.taken
-        if count > (0 if ended.is_alive else 1):
+        if count and ended.is_alive:
             self._complaints.add(
                 "what a scheduler takes comes back", f"{ended.name} ended with {count} slots"
             )

@@ -12,6 +12,8 @@ ZONE = "topology.kubernetes.io/zone"
 ZONES = ("a", "b", "c")
 GATE = "example.com/wait"
 APPS = ("web", "db")
+TEAMS = ("red", "blue")
+"""Labels of the namespace."""
 CLAIM_COUNT = 16
 CLAIM_TEMPLATES = ("one", "two", "either")
 """Kinds of resource claims."""
@@ -79,6 +81,8 @@ def _affinity(pod: JsonObject, random: Random) -> None:
         "topologyKey": random.choice((HOSTNAME, ZONE)),
         "labelSelector": {"matchLabels": {"app": app}},
     }
+    if random.random() < 0.3:
+        term["namespaceSelector"] = {"matchLabels": {"team": random.choice(TEAMS)}}
     kind = random.choice(("podAffinity", "podAntiAffinity", "podAntiAffinity"))
     pod["spec"]["affinity"] = {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
