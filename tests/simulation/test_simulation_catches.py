@@ -233,7 +233,7 @@ def test_a_broken_scheduler_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if PROMISE not in properties:  # the second look would often be the first to notice
-        monkeypatch.setattr(second_look, "is_due", lambda _count: False)
+        monkeypatch.setattr(second_look, "is_due", lambda *_counts: False)
     outcome = _first_failure(broken, **pinned)
     assert outcome.violation is not None
     assert outcome.violation.property in properties

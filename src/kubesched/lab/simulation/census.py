@@ -23,19 +23,11 @@ LOST: Final = {
 }
 """How a call fails for its caller."""
 CHANGES: Final = (
-    *(
-        "add_node",
-        "remove_node",
-        "relabel_node",
-        "relabel_namespace",
-        "taint_node",
-        "cordon_node",
-        "resize_node",
-    ),
+    *("add_node", "remove_node", "relabel_node", "taint_node", "cordon_node", "resize_node"),
     *("delete_pod", "recreate_pod", "ungate_one", "change_budget", "delete_claim", "refuse_node"),
     *("compact", "change_slice", "delete_resource_claim", "restore_shared_claims"),
-    *("delete_group", "change_min_count", "grow_group"),
-    *("resize_pod", "relabel_pod", "add_odd_pod", "add_odd_node", "relabel_namespace"),
+    *("delete_group", "change_min_count", "grow_group", "relabel_namespace"),
+    *("resize_pod", "relabel_pod", "add_odd_pod", "add_odd_node"),
 )
 MOODS: Final = ("dead", "nonsense", "refuses", "errs", "silent", "breaks", "slow", "moody")
 

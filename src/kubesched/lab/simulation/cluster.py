@@ -125,7 +125,7 @@ class SimulatedCluster:
         was_bound = change.old is not None and change.old.obj["spec"].get("nodeName")
         if pod["spec"].get("nodeName") and not was_bound:
             names = metadata["name"], metadata["uid"]
-            self._loop.call_later(self._random.uniform(0.1, 6.0), self._start, *names)
+            self._loop.call_later(self._random.uniform(0.1, 9.0), self._start, *names)
             if self._random.random() < 0.1:
                 self._loop.call_later(self._random.uniform(1.0, 30.0), self._succeed, *names)
 

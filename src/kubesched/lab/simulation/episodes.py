@@ -205,6 +205,19 @@ async def _nomination_withdrawn(stage: Stage) -> None:
     await asyncio.sleep(3 * HELD_S)
 
 
+async def _started_later(stage: Stage) -> None:
+    """Kubelets report start times between two preemptions: the youngest is the next victim."""
+    victims = [f"alike-{number}" for number in range(1, 5)]
+    for number, name in enumerate(victims, start=1):
+        stage.node(f"scene-{number}")
+        stage.pod(name)
+    for name in victims:
+        await stage.placed(name)
+    for preemptor in ("before", "after"):
+        await stage.placed(stage.pod(preemptor, priority="high"))
+        await asyncio.sleep(2 * HELD_S)
+
+
 def _is_leaving(stage: Stage, pod: str) -> bool:
     found = stage.cluster.find_pod(pod)
     return found is None or found["metadata"].get("deletionTimestamp") is not None
@@ -381,6 +394,7 @@ EPISODES: Final[dict[str, Episode]] = {
     "budget in the way": _budget_in_the_way,
     "deallocation refused": _deallocation_refused,
     "restore and changes": _restored_and_changed,
+    "started later": _started_later,
 }
 
 assert list(EPISODES) == [*options.EPISODES, *options.FURTHER_EPISODES]

@@ -55,6 +55,7 @@ FURTHER_EPISODES = {
     "budget in the way": "budgets",
     "deallocation refused": "devices",
     "restore and changes": "one scheduler without controllers or budgets",
+    "started later": "",
 }
 """Further situations, staged in some of the runs that have what they need."""
 FURTHER: Final = 0.3
@@ -275,7 +276,7 @@ def _draw_further_episode(random: Random, options: Options) -> str:
     # Preemption cannot be judged with a misbehaving plugin.
     if "extender" in options.extras or options.mischief or random.random() >= FURTHER:
         return ""
-    has = set(options.extras)
+    has = {"", *options.extras}
     if options.instances == 1 and not {"volumes", "devices", "budgets"} & has:
         has.add("one scheduler without controllers or budgets")
     names = [name for name, needed in FURTHER_EPISODES.items() if needed in has]

@@ -78,9 +78,8 @@ from kubesched.scheduler.scheduling_cycle import Assumed, SchedulingCycle
 
 PROMISE: Final = "every decision is that of a fresh scheduler"
 UNRESOLVABLE: Final = Code.UNSCHEDULABLE_AND_UNRESOLVABLE.name
-ALL: Final = 60
-"""Decisions of a process that are all compared; after these, one of `ONE_OF`."""
-ONE_OF: Final = 10
+ALL: Final = 25
+"""Decisions of a process that are all compared."""
 
 DEFAULT: Final = "default-scheduler"
 
@@ -133,9 +132,12 @@ class Decided(NamedTuple):
         return ""
 
 
-def is_due(number: int) -> bool:
-    """Whether this decision of a process is compared."""
-    return number <= ALL or number % ONE_OF == 0
+def is_due(number: int, nodes: int) -> bool:
+    """Whether this decision of a process is compared: fewer in large worlds, where they cost more.
+
+    With up to seven nodes, all of them are.
+    """
+    return number <= ALL or number % max(1, nodes // 4) == 0
 
 
 class SecondLook:
@@ -240,7 +242,9 @@ class SecondLook:
         """A core for an attempt that begins; None if it is not compared."""
         self.count += 1
         self._struck, self.candidates = self._mischief(), []
-        if not is_due(self.count) or (self.has_extenders and self._is_recorded):
+        if not is_due(self.count, self._live.table.node_count) or (
+            self.has_extenders and self._is_recorded
+        ):
             return None
         if len(self._live.scheduler.event_gate):
             return None  # parked events: the stores are ahead of the tables
