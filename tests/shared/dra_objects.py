@@ -14,6 +14,12 @@ from kubesched.plugins.dynamic_resources.structured.selectors import SelectorFai
 DRIVER = "gpu.example.com"
 
 
+def allocated_by(allocator, node, claims, is_late=lambda: False):
+    """One result per claim; None if the node's devices do not suffice."""
+    solution = allocator.solve(node, claims, is_late)
+    return None if solution is None else allocator.results(node, solution)
+
+
 def node(name="n1", **labels):
     return convert({"metadata": {"name": name, "labels": labels}}, Node)
 

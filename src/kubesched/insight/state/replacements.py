@@ -64,6 +64,12 @@ def with_claims(world: PlannedCluster, pod: Pod, old: Sequence[ResourceClaim]) -
         entry = (claim.metadata.annotations or {}).get(POD_CLAIM_NAME_ANNOTATION)
         if entry is None:
             continue
+        made_for = claim.metadata.controller()
+        if made_for is not None and made_for.kind == "PodGroup":  # all its pods use this one
+            statuses.append(
+                PodResourceClaimStatus(name=entry, resource_claim_name=claim.metadata.name)
+            )
+            continue
         name = claim_name(pod.metadata.name, entry)
         owners = [
             structs.replace(owner, name=pod.metadata.name, uid=pod.metadata.uid)

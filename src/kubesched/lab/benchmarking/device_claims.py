@@ -50,10 +50,11 @@ def _allocated(
         lambda: str(UUID(int=random.getrandbits(128), version=4)),
     )
     for node in nodes:
-        results = allocator.allocate(node, [claim])
-        if results is not None:
+        solution = allocator.solve(node, [claim])
+        if solution is not None:
+            (result,) = allocator.results(node, solution)
             # Like scheduler_perf: no timestamp.
-            allocation = structs.replace(results[0], allocation_timestamp=None)
+            allocation = structs.replace(result, allocation_timestamp=None)
             status = structs.replace(claim.status, allocation=allocation)
             return structs.replace(claim, status=status)
     raise KubeschedError(f"no node has devices for claim {key_of(claim.metadata)}")

@@ -246,7 +246,7 @@ def test_what_is_said_agrees_with_the_allocator(seed):
 
     def could(name):
         try:
-            return idle.allocate(table.nodes[table.row_of[name]], [asked]) is not None
+            return idle.solve(table.nodes[table.row_of[name]], [asked]) is not None
         except AllocationError:
             return False
 

@@ -14,6 +14,7 @@ from kubesched.config import features
 from kubesched.playground.auth.bootstrap_roles import create_roles
 from kubesched.playground.client.local import LocalApi
 from kubesched.playground.handlers.tables.columns import COLUMNS
+from kubesched.playground.resources.validation.pod_groups import validate_group_status
 from kubesched.playground.server.api_server import ApiServer
 from tests.unit.playground.conftest import POD_GROUP_GATES, Http
 
@@ -449,3 +450,31 @@ def test_a_deleted_group_stays_until_its_pods_are_gone(make_world, make_pod):
     world.api.delete("pods", "default", "p")
     world.run(60)
     assert world.list(GROUPS) == []
+
+
+@pytest.mark.parametrize(
+    ("statuses", "problems"),
+    [
+        ([{"name": "a", "resourceClaimName": "g-a-x"}, {"name": "b"}], []),
+        (
+            [{"name": "c"}],
+            [
+                'status.resourceClaimStatuses[0].name: Invalid value: "c": '
+                "must match the name of an entry in `spec.resourceClaims`"
+            ],
+        ),
+        (
+            [{"name": "a", "resourceClaimName": "A!"}],
+            ["status.resourceClaimStatuses[0].resourceClaimName: Invalid value"],
+        ),
+        ([{"name": "a"}] * 5, ["status.resourceClaimStatuses: Too many: 5"]),
+        ([{"name": "a"}, {"name": "a"}], ["status.resourceClaimStatuses[1]: Duplicate value"]),
+    ],
+)
+def test_names_of_claims_in_the_status_are_checked(statuses, problems):
+    entries = [{"name": name, "resourceClaimTemplateName": "t"} for name in "ab"]
+    group = {"spec": {"resourceClaims": entries}, "status": {"resourceClaimStatuses": statuses}}
+    found = [str(problem) for problem in validate_group_status(group)]
+    assert [text.startswith(start) for text, start in zip(found, problems, strict=True)] == [
+        True for _ in problems
+    ], found

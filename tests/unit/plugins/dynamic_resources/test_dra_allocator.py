@@ -2,6 +2,7 @@
 
 import pytest
 from dra_objects import (
+    allocated_by,
     allocation,
     allocator,
     claim,
@@ -31,7 +32,7 @@ AS_1_36 = Features(reference=REFERENCES["1.36"])
 def allocate(slices, *claims, classes=None, allocated=(), features=None, on=None, is_late=None):
     made = allocator(slices, classes, allocated, features)
     late = (lambda: False) if is_late is None else is_late
-    return made.allocate(on or node(), claims, late)
+    return allocated_by(made, on or node(), claims, late)
 
 
 def devices(slices, *claims, **options):

@@ -10,6 +10,7 @@ import pytest
 from dra_objects import (
     DRIVER,
     NamedSelectors,
+    allocated_by,
     allocation,
     allocator,
     claim,
@@ -195,7 +196,7 @@ class World:
 
 def answer(made, on, claims):
     try:
-        results = made.allocate(on, claims)
+        results = allocated_by(made, on, claims)
     except (AllocationError, InvalidPools) as error:
         return f"{type(error).__name__}: {error}"
     return None if results is None else [plain(each) for each in results]
@@ -256,7 +257,7 @@ def compared_with_twins(seed):
         yield world, answers
         fitting = [name for name, found in answers.items() if isinstance(found, list)]
         if fitting and random.random() < 0.7:
-            world.allocate(made.allocate(world.nodes[random.choice(fitting)], wanted))
+            world.allocate(allocated_by(made, world.nodes[random.choice(fitting)], wanted))
 
 
 def check_column(world, answers):
@@ -277,7 +278,7 @@ def test_nodes_that_differ_in_names_only_are_searched_once():
     made, wanted = world.attempt(), [claim("c")]
     solutions = {id(made.solve(on, wanted)) for on in world.nodes.values()}
     assert len(solutions) == 1
-    results = {name: made.allocate(on, wanted)[0] for name, on in world.nodes.items()}
+    results = {name: allocated_by(made, on, wanted)[0] for name, on in world.nodes.items()}
     assert {name: each.devices.results[0].pool for name, each in results.items()} == {
         name: name for name in NODES
     }

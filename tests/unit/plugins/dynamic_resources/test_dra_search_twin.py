@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 from dra_objects import (
+    allocated_by,
     allocation,
     allocator,
     claim,
@@ -319,7 +320,7 @@ def got(devices, counters, claims, held, reference):
     ]
     made = allocator(slices, None, holders, Features(reference=reference))
     try:
-        results = made.allocate(node(), claims)
+        results = allocated_by(made, node(), claims)
     except AllocationError as error:
         return str(error)
     except InvalidPools as error:

@@ -118,16 +118,6 @@ class Allocator:
             )
         ]
 
-    def allocate(
-        self,
-        node: Node,
-        claims: Sequence[ResourceClaim],
-        is_late: Callable[[], bool] = lambda: False,
-    ) -> list[AllocationResult] | None:
-        """One result per claim; None if the node's devices do not suffice. Raises like `solve`."""
-        solution = self.solve(node, claims, is_late)
-        return None if solution is None else self.results(node, solution)
-
     def _search(
         self,
         node: Node,
