@@ -1,6 +1,6 @@
 """Decisions per second of CPU with a plugin beside the default profile without it.
 
-python benchmarks/plugin_throughput.py CASE [TEMPLATES [NODES [PODS]]]
+python benchmarks/plugin_throughput.py CASE|all [TEMPLATES [NODES [PODS]]]
 
 Both are measured in turn, on clusters in memory with the same nodes and pods; the ratio of the
 medians is what counts. Objects of the plugin change as they would: every hundredth pod. Metrics
@@ -150,9 +150,12 @@ def measure(case: str, with_plugin: bool, templates: int, node_count: int, pod_c
 
 
 def main() -> None:
-    case = sys.argv[1]
     given = [int(text) for text in sys.argv[2:]]
-    templates, node_count, pod_count = [*given, *(1, 5000, 2000)[len(given) :]]
+    for case in CASES if sys.argv[1] == "all" else [sys.argv[1]]:
+        compare(case, *given, *(1, 5000, 2000)[len(given) :])
+
+
+def compare(case: str, templates: int, node_count: int, pod_count: int) -> None:
     taken: dict[bool, list[float]] = {False: [], True: []}
     for _ in range(ROUNDS):
         for with_plugin in (False, True):
@@ -161,7 +164,8 @@ def main() -> None:
     without, with_it = (statistics.median(taken[key]) for key in (False, True))
     print(
         f"{case}: {without:.0f} µs per pod without, {with_it:.0f} with: {without / with_it:.0%} "
-        f"of the throughput at {node_count} nodes, {templates} template(s)"
+        f"of the throughput at {node_count} nodes, {templates} template(s)",
+        flush=True,
     )
 
 

@@ -226,18 +226,17 @@ class CapacityScheduling(PreFilterPlugin, PreemptingPlugin, ReservePlugin, Enque
             reason = f"ElasticQuota {quota.namespace} is more than Max"
         elif quota is not None and found.quotas.are_over_min_with(found.with_nominated):
             reason = "total ElasticQuota used is more than min"
+        state.write(STATE_KEY, found._replace(is_rejected=True) if reason else found)
         if not reason:
-            state.write(STATE_KEY, found)
             return None
-        state.write(STATE_KEY, found._replace(is_rejected=True))
         name = f"{pod.metadata.namespace}/{pod.metadata.name}"
         return unschedulable(f"Pod {name} is rejected in PreFilter because {reason}")
 
-    def _request(self, state: CycleState, pod: Pod) -> Amounts:
-        return state.remember(self.name, lambda: request_of(pod))
-
     def _examine(self, state: CycleState, pod: Pod) -> PreFilterState:
-        request, namespace = self._request(state, pod), pod.metadata.namespace
+        namespace, request = (
+            pod.metadata.namespace,
+            state.remember(self.name, lambda: request_of(pod)),
+        )
         if self.quotas.of(namespace) is None:
             return PreFilterState(self.quotas.clone(), request, {}, {})
         in_quota, in_all = dict(request), dict(request)
@@ -278,7 +277,7 @@ class CapacityScheduling(PreFilterPlugin, PreemptingPlugin, ReservePlugin, Enque
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         self._reserved[pod.metadata.uid] = pod
-        self.quotas.add(pod, self._request(state, pod))
+        self.quotas.add(pod, state.read(STATE_KEY).request)
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         self._reserved.pop(pod.metadata.uid, None)
@@ -350,7 +349,7 @@ class CapacityScheduling(PreFilterPlugin, PreemptingPlugin, ReservePlugin, Enque
     def _after_quota_change(self, old: ElasticQuota | None, new: ElasticQuota | None) -> None:
         changed = new or old
         assert changed is not None, "one of them changed"
-        namespace = changed.metadata.namespace
+        namespace, name = changed.metadata.namespace, changed.metadata.name
         objects = sorted(
             self._objects.list(namespace),
             key=lambda obj: (obj.metadata.creation_timestamp or "", obj.metadata.name),
@@ -368,14 +367,10 @@ class CapacityScheduling(PreFilterPlugin, PreemptingPlugin, ReservePlugin, Enque
         try:
             quota = quota_of(objects[0])
         except ValueError as error:
-            log.warning(
-                "ElasticQuota %s/%s is not used: %s", namespace, changed.metadata.name, error
-            )
+            log.warning("ElasticQuota %s/%s is not used: %s", namespace, name, error)
             return
-        if any(quota.min[name] > quota.max.get(name, UNLIMITED) for name in quota.min):
-            log.warning(
-                "ElasticQuota %s/%s: min is more than max", namespace, changed.metadata.name
-            )
+        if any(quota.min[each] > quota.max.get(each, UNLIMITED) for each in quota.min):
+            log.warning("ElasticQuota %s/%s: min is more than max", namespace, name)
         if known is not None:
             quota = replace(quota, used=known.used, pods=known.pods)
         self.quotas.replace(namespace, quota)
@@ -399,10 +394,7 @@ class CapacityScheduling(PreFilterPlugin, PreemptingPlugin, ReservePlugin, Enque
 
 def quota_of(obj: ElasticQuota) -> Quota:
     """ValueError if an amount is not a quantity."""
-    spec = obj.spec
-    most = (
-        dict.fromkeys(("cpu", "memory", "ephemeral-storage"), UNLIMITED)
-        if spec.max is None
-        else amounts_of(spec.max)
-    )
-    return Quota(obj.metadata.namespace, amounts_of(spec.min), most)
+    most = dict.fromkeys(("cpu", "memory", "ephemeral-storage"), UNLIMITED)
+    if obj.spec.max is not None:
+        most = amounts_of(obj.spec.max)
+    return Quota(obj.metadata.namespace, amounts_of(obj.spec.min), most)
