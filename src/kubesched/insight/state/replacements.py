@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from random import Random
+from typing import Any
 
 import msgspec
 from msgspec import structs
@@ -32,6 +33,7 @@ from kubesched.plugins.helper.volumes.claims import (
     class_of_claim,
 )
 
+ZONE = "topology.kubernetes.io/zone"
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _MIRROR = "kubernetes.io/config.mirror"
 
@@ -151,12 +153,17 @@ def provisioned(
 
 
 def bound_to_new_volume(
-    claim: PersistentVolumeClaim,
+    claim: PersistentVolumeClaim, zone: str = ""
 ) -> tuple[PersistentVolumeClaim, PersistentVolume]:
-    """The claim and its volume, once a driver has created it; any node reaches the volume."""
+    """The claim and its volume, once a driver has created it; nodes of that zone reach it."""
     meta, name = claim.metadata, f"pvc-{claim.metadata.name}"
     reference = {"namespace": meta.namespace, "name": meta.name, "uid": meta.uid}
-    described = {"metadata": {"name": name}, "spec": {"claimRef": reference}}
+    spec: dict[str, Any] = {"claimRef": reference}
+    if zone:
+        in_zone = {"key": ZONE, "operator": "In", "values": [zone]}
+        terms = [{"matchExpressions": [in_zone]}]
+        spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
+    described = {"metadata": {"name": name}, "spec": spec}
     annotations = {**(meta.annotations or {}), BIND_COMPLETED: "yes"}
     bound = structs.replace(
         claim,

@@ -126,6 +126,22 @@ def test_the_next_pods_of_a_stateful_set_get_claims_of_their_own(mode):
     assert found["tolerate gpu:NoSchedule"] == (3, 3)
 
 
+def test_pods_that_share_a_claim_stay_in_the_zone_of_its_volume():
+    storage_class = StorageClass(
+        metadata=ObjectMeta(name="fast"),
+        provisioner="csi",
+        volume_binding_mode="WaitForFirstConsumer",
+    )
+    spec = {"storageClassName": "fast", "accessModes": ["ReadWriteMany"]}
+    claim = codec.convert(
+        {"metadata": {"name": "data", "namespace": "default"}, "spec": spec}, PersistentVolumeClaim
+    )
+    pods = [member(f"web-{number}", cpu="3").claim("data") for number in range(2)]
+    nodes = [node(f"n{zone}").zone(zone).taint("gpu") for zone in "ab"]
+    found = promises(explain(pods[0], pods[1], storage_class, claim, *nodes, fix=True))
+    assert found["tolerate gpu:NoSchedule"] == (1, 2)
+
+
 def test_a_stateful_set_does_not_roll_out_while_a_pod_is_pending():
     """The running pod keeps its size until all others run: what it would free is not there."""
     owner = StatefulSet(

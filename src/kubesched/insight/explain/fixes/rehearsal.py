@@ -37,6 +37,7 @@ from kubesched.insight.state.cluster_state import ClusterState
 from kubesched.insight.state.node_copies import add_copies, add_daemons, fresh
 from kubesched.insight.state.planned_cluster import PlannedCluster
 from kubesched.insight.state.replacements import (
+    ZONE,
     Replacements,
     bound_to_new_volume,
     is_daemon,
@@ -271,9 +272,11 @@ class _Rehearsal:
         """Create the volumes that bindings wait for, as drivers do."""
         world = self._world
         for claim in world.objects(PersistentVolumeClaim):
-            annotations = claim.metadata.annotations or {}
-            if SELECTED_NODE in annotations and not claim.spec.volume_name:
-                for obj in bound_to_new_volume(claim):
+            selected = (claim.metadata.annotations or {}).get(SELECTED_NODE)
+            if selected and not claim.spec.volume_name:
+                node = world.find(Node, "", selected)
+                labels = (node.metadata.labels if node is not None else None) or {}
+                for obj in bound_to_new_volume(claim, labels.get(ZONE, "")):
                     world.put(obj)
         world.work()
 
