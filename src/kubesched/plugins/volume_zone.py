@@ -27,6 +27,7 @@ from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import SKIP, Status, unresolvable
 from kubesched.framework.verdicts import Verdicts
+from kubesched.plugins.helper.node_selector_columns import has_value
 from kubesched.plugins.helper.volumes.claims import (
     WAIT_FOR_FIRST_CONSUMER,
     class_of_claim,
@@ -201,16 +202,9 @@ def conflicts(nodes: NodeColumns, topologies: Sequence[Topology]) -> Mask:
 
 def _fits(nodes: NodeColumns, topology: Topology) -> Mask:
     """Where the node has one of the values; a missing beta key falls back to its successor."""
-    fits = _has_value(nodes, topology.key, topology.values)
+    fits = has_value(nodes, topology.key, topology.values)
     general = _GENERAL.get(topology.key)
     if general is not None:
         lacks_key = nodes.label_ids(topology.key) == ABSENT
-        fits |= lacks_key & _has_value(nodes, general, topology.values)
+        fits |= lacks_key & has_value(nodes, general, topology.values)
     return fits
-
-
-def _has_value(nodes: NodeColumns, key: str, values: frozenset[str]) -> Mask:
-    column = nodes.label_column(key)
-    table = np.zeros(len(column.values) + 1, dtype=np.bool_)
-    table[[known for value in values if (known := column.id_of(value)) != ABSENT]] = True
-    return table.take(column.ids[nodes.rows])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kubesched.framework.queued_pod import QueuedPodInfo
 
@@ -64,7 +64,7 @@ class DecisionRing:
 
     def __init__(self, size: int = RING_SIZE) -> None:
         self._size = size
-        self._entries: list[tuple[Any, ...] | None] = [None] * size
+        self._entries: list[Decision | None] = [None] * size
         self.count = 0
         """Attempts since the start of the process."""
 
@@ -88,7 +88,7 @@ class DecisionRing:
         number = self.count = self.count + 1
         if len(message) > MESSAGE_LIMIT:
             message = f"{message[:MESSAGE_LIMIT]} ..."
-        self._entries[number % self._size] = (
+        self._entries[number % self._size] = Decision(
             number,
             now,
             seconds,
@@ -110,10 +110,10 @@ class DecisionRing:
 
     def newest(self) -> list[Decision]:
         """All stored attempts, newest first."""
-        entries = [Decision(*entry) for entry in tuple(self._entries) if entry is not None]
+        entries = [entry for entry in tuple(self._entries) if entry is not None]
         entries.sort(key=lambda decision: -decision.number)
         return entries
 
     def get(self, number: int) -> Decision | None:
         entry = self._entries[number % self._size]
-        return Decision(*entry) if entry is not None and entry[0] == number else None
+        return entry if entry is not None and entry.number == number else None

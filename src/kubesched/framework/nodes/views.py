@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import repeat
-from typing import Any, ClassVar, Final, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,11 +22,6 @@ from kubesched.framework.nodes.node_table import CPU, EPHEMERAL_STORAGE, MEMORY,
 from kubesched.framework.nodes.pods import PodInfo
 
 S = TypeVar("S", bound=np.generic)
-
-NEARLY_ALL: Final = 16
-"""If at most one row in so many is missing, a mask selects the others fastest: it copies runs of
-rows. With more and shorter runs it takes five times as long as an index array.
-"""
 
 
 class NodeColumns:
@@ -238,17 +233,9 @@ class PassingColumns(NodeColumns):
     def _find_rows(self) -> Rows:
         return self.mask.nonzero()[0]
 
-    @property
-    def is_dense(self) -> bool:
-        """True if nearly every row passes, but not all."""
-        rows = len(self.mask)
-        return 0 < NEARLY_ALL * (rows - self._length) <= rows
-
     def part_of(self, column: npt.NDArray[S]) -> npt.NDArray[S]:
         if self.is_whole:
             return column[: self._length]
-        if self.is_dense:
-            return column[: len(self.mask)][self.mask]
         return column.take(self.row_indices())
 
     def number_of_values(self, key: str, among: Mask | None = None) -> int:
@@ -405,7 +392,7 @@ class BulkWhatIfColumns(WhatIfColumns):
     """Many what-if rows at once, from sums that the caller has computed.
 
     Pods are looked up per row, and only for plugins that read them. The owner may change the sums
-    in place between uses; the live columns are gathered once.
+    in place between uses.
     """
 
     def __init__(
@@ -441,13 +428,6 @@ class BulkWhatIfColumns(WhatIfColumns):
         self._removed_of = removed
         self._ports_of = ports
         self._takers = takers
-        self._cut: dict[tuple[str, int], Ints] = {}
-
-    def _live(self, what: str, resource: int, column: Ints) -> Ints:
-        known = self._cut.get((what, resource))
-        if known is None:
-            known = self._cut[what, resource] = column[self.rows]
-        return known
 
     def _with_more_ports(self) -> Iterable[int]:
         if self._takers is not None:
@@ -468,21 +448,14 @@ class BulkWhatIfColumns(WhatIfColumns):
     def removed_at(self, index: int) -> Sequence[PodInfo]:
         return () if self._removed_of is None else self._removed_of(index)
 
-    def allocatable(self, resource: int) -> Ints:
-        return self._live("allocatable", resource, self.table.allocatable[resource].array)
-
     def requested(self, resource: int) -> Ints:
-        live = self._live("requested", resource, self.table.requested[resource].array)
+        live = NodeColumns.requested(self, resource)
         delta = self.requested_delta(resource)
         return live if delta is None else live + delta
 
     @property
     def pod_count(self) -> Ints:
-        return self._live("pods", 0, self.table.pod_count.array) + self.pods_delta
-
-    @property
-    def allowed_pods(self) -> Ints:
-        return self._live("allowed pods", 0, self.table.allowed_pods.array)
+        return self.table.pod_count.array[self.rows] + self.pods_delta
 
     @property
     def nonzero_cpu(self) -> Ints:

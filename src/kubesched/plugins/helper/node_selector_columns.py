@@ -6,6 +6,8 @@ of small integers.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from kubesched.api.core_v1 import Node
@@ -85,16 +87,17 @@ def _label_holds(nodes: NodeColumns, requirement: Requirement) -> Mask:
         case Operator.DOES_NOT_EXIST:
             return np.equal(nodes.label_ids(requirement.key), ABSENT)
         case Operator.IN | Operator.EQUALS | Operator.DOUBLE_EQUALS:
-            return _is_one_of(nodes, requirement)
+            return has_value(nodes, requirement.key, requirement.values)
         case Operator.NOT_IN | Operator.NOT_EQUALS:
-            return ~_is_one_of(nodes, requirement)
+            return ~has_value(nodes, requirement.key, requirement.values)
     return _compares(nodes, requirement)
 
 
-def _is_one_of(nodes: NodeColumns, requirement: Requirement) -> Mask:
-    column = nodes.label_column(requirement.key)
+def has_value(nodes: NodeColumns, key: str, values: Iterable[str]) -> Mask:
+    """Where the node's label has one of the values."""
+    column = nodes.label_column(key)
     # A value that no node has was never interned; its id would mean "no such label".
-    wanted = [known for v in requirement.values if (known := column.id_of(v)) != ABSENT]
+    wanted = [known for value in values if (known := column.id_of(value)) != ABSENT]
     table = np.zeros(len(column.values) + 1, dtype=np.bool_)
     table[wanted] = True
     return table.take(column.ids[nodes.rows])

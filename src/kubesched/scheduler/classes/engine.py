@@ -340,9 +340,6 @@ def _totals(
 ) -> Levels | None:
     """The totals of the feasible nodes; None if only their levels differ. Raises Unfit."""
     total: Levels | None = None
-    scored = feasible
-    if isinstance(feasible, PassingColumns) and feasible.is_dense:
-        scored = NodeColumns(feasible.table)  # dropping a few rows afterwards is cheaper
     for raw in scores.raws:
         if raw.uniform is None:
             final = _final(raw.plugin, state, pod, feasible.part_of(raw.column), feasible)
@@ -351,15 +348,12 @@ def _totals(
     for plugin in scores.asked:
         if plugin.name in skipped:
             continue
-        nodes = scored if plugin.scores_columns else feasible
-        answer = raw_scores(plugin, state, pod.pod, nodes)
+        answer = raw_scores(plugin, state, pod.pod, feasible)
         if isinstance(answer, Status):
             raise Unfit
         if isinstance(answer, int):
             _final(plugin, state, pod, np.array([answer], dtype=np.int64), feasible)
             continue
-        if nodes is not feasible:
-            answer = feasible.part_of(answer)
         final = _final(plugin, state, pod, answer, feasible)
         total = _plus(total, final, weights[plugin.name], scores.kind)
     if total is not None:

@@ -28,7 +28,6 @@ from kubesched.framework.interfaces import (
     ScorePlugin,
     default_normalize,
 )
-from kubesched.framework.nodes import views
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nominating_info import NominatingInfo
@@ -46,13 +45,11 @@ from kubesched.testing.builders import HOSTNAME
 
 WAYS = {
     "as configured": {},
-    "in arrays only, scoring all rows": {
+    "in arrays only": {
         (row_columns, "FEW_ROWS"): 0,
-        (views, "NEARLY_ALL"): 1,
     },
     "with room for two shapes": {
         (row_columns, "FEW_ROWS"): 3,
-        (views, "NEARLY_ALL"): 0,
         (pod_classes, "BYTES_LIMIT"): 2 * pod_classes.BYTES_PER_ROW * 16,
     },
 }
