@@ -240,9 +240,13 @@ def _single_container_requests(pod: Pod, defaults: Mapping[str, RawQuantity]) ->
     """Fast path for the common pod: this runs several times for every pod that arrives."""
     assert pod.spec.containers is not None
     requests = pod.spec.containers[0].resources.requests
-    return _amounts_as_written(
-        tuple(requests.items()) if requests else (), tuple(defaults.items()) if defaults else ()
-    )
+    written = tuple(requests.items()) if requests else ()
+    read = _amounts_as_written if len(written) <= _FEW_NAMES else _amounts_as_written.__wrapped__
+    return read(written, tuple(defaults.items()) if defaults else ())
+
+
+_FEW_NAMES = 32
+"""Requests with more names are not cached: a pod's author could fill the cache with thousands."""
 
 
 @functools.lru_cache(maxsize=1024)

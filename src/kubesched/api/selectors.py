@@ -257,12 +257,16 @@ def from_label_selector(selector: LabelSelector | None) -> Selector:
     labels, expressions = selector.match_labels, selector.match_expressions
     if not labels and not expressions:
         return EVERYTHING
-    return _built(
-        tuple(labels.items()) if labels else (),
-        tuple((e.key, e.operator, tuple(e.values or ())) for e in expressions)
-        if expressions
-        else (),
-    )
+    written = tuple(labels.items()) if labels else ()
+    if not expressions:
+        return (_built if len(written) <= _FEW_WORDS else _built.__wrapped__)(written, ())
+    tests = tuple((e.key, e.operator, tuple(e.values or ())) for e in expressions)
+    size = len(written) + sum(1 + len(values) for _, _, values in tests)
+    return (_built if size <= _FEW_WORDS else _built.__wrapped__)(written, tests)
+
+
+_FEW_WORDS = 64
+"""Selectors with more labels and values are not cached: authors of pods could fill the cache."""
 
 
 @functools.lru_cache(maxsize=8192)

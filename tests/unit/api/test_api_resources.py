@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scalar import requests as twin
 
+from kubesched.api import resources
 from kubesched.api.core_v1 import (
     Container,
     ContainerStatus,
@@ -664,3 +665,13 @@ def test_a_resized_pod_takes_what_the_plain_sums_say(written, by_container):
     assert {n: a for n in theirs if (a := ours.get(n))} == {n: a for n, a in theirs.items() if a}
     assert set(ours.scalars) <= set(theirs)
     assert nonzero_requests(decoded, options) == twin.nonzero(written, by_container=by_container)
+
+
+def test_requests_of_many_resources_are_not_kept():
+    before = resources._amounts_as_written.cache_info().currsize
+    for n in range(20):
+        names = {f"example.com/r{n}-{each}": "2" for each in range(100)}
+        container = Container(name="c", resources=ResourceRequirements(requests=names))
+        found = pod_requests(Pod(spec=PodSpec(containers=[container])))
+        assert found.scalars == dict.fromkeys(names, 2)
+    assert resources._amounts_as_written.cache_info().currsize == before

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kubesched.api import selectors as module
 from kubesched.api.meta import LabelSelector, LabelSelectorRequirement
 from kubesched.api.selectors import (
     EVERYTHING,
@@ -366,3 +367,16 @@ def test_any_text_is_either_refused_or_a_selector_that_prints_back(text):
 @given(st.integers(-(2**64), 2**64))
 def test_int64_bounds(number):
     assert parse_int64(str(number)) == (number if -(2**63) <= number < 2**63 else None)
+
+
+def test_long_selectors_are_not_kept():
+    before = module._built.cache_info().currsize
+    for n in range(20):
+        values = [f"v{n}-{value}" for value in range(100)]
+        wide = LabelSelectorRequirement(key="a", operator="In", values=values)
+        assert from_label_selector(LabelSelector(match_expressions=[wide])).matches(
+            {"a": values[7]}
+        )
+        many = {f"k{n}-{key}": "v" for key in range(100)}
+        assert from_label_selector(LabelSelector(match_labels=many)).matches(many)
+    assert module._built.cache_info().currsize == before
