@@ -87,16 +87,11 @@ def print_capacity(counted: Capacity, *, wide: bool) -> None:
             print_stop(counted.next)
     stops = {zone.zone: zone for zone in counted.next.zones} if counted.next is not None else {}
     zones = sorted({*counted.zones, *stops})
-    if zones:
-        print()
-        terminal.table(
-            ("ZONE", "PODS", "NODES", "WHAT STOPS THE NEXT"),
-            [_zone_row(zone, counted.zones.get(zone, 0), stops.get(zone)) for zone in zones],
-        )
-    if wide and counted.nodes:
-        print()
-        rows = [(node, str(count)) for node, count in counted.nodes.items()]
-        terminal.table(("NODE", "PODS"), rows)
+    rows = [_zone_row(zone, counted.zones.get(zone, 0), stops.get(zone)) for zone in zones]
+    terminal.section(("ZONE", "PODS", "NODES", "WHAT STOPS THE NEXT"), rows)
+    if wide:
+        nodes = [(node, str(count)) for node, count in counted.nodes.items()]
+        terminal.section(("NODE", "PODS"), nodes)
     terminal.notes(counted.notes)
 
 

@@ -204,10 +204,7 @@ def _print_config(config: KubeSchedulerConfiguration, versions: Versions) -> Non
             _plugin_rows(expand(profile, as_of(versions.reference, implements)), versions),
             indent=2,
         )
-        arguments = _argument_rows(profile)
-        if arguments:
-            print()
-            terminal.table(("PLUGIN", "ARGUMENTS"), arguments, indent=2)
+        terminal.section(("PLUGIN", "ARGUMENTS"), _argument_rows(profile), indent=2)
 
 
 def _plugin_rows(expanded: ExpandedPlugins, versions: Versions) -> list[tuple[str, str]]:

@@ -82,9 +82,6 @@ def _events(woken_by: Sequence[WokenBy]) -> str:
 
 def print_reasons(reasons: Sequence[Reason]) -> None:
     """Prints why nodes were rejected, and by which plugin; nothing if none was."""
-    if not reasons:
-        return
-    print()
     rows = [
         (
             ": ".join(filter(None, (reason.reason.removeprefix("node(s) "), reason.detail))),
@@ -95,7 +92,7 @@ def print_reasons(reasons: Sequence[Reason]) -> None:
         )
         for reason in reasons
     ]
-    terminal.table(("REASON", "NODES", "ONLY REASON", "PLUGIN", "WHAT WOULD CHANGE IT"), rows)
+    terminal.section(("REASON", "NODES", "ONLY REASON", "PLUGIN", "WHAT WOULD CHANGE IT"), rows)
 
 
 def _print_devices(needs: Sequence[DeviceNeed]) -> None:
@@ -123,9 +120,7 @@ def _print_devices(needs: Sequence[DeviceNeed]) -> None:
         )
         for selector in need.selectors:
             _print_selector(selector)
-        if rows:
-            print()
-            terminal.table(("NODES", "DEVICES", "OF CLASS", "MATCH", "FREE", "IN THE WAY"), rows)
+        terminal.section(("NODES", "DEVICES", "OF CLASS", "MATCH", "FREE", "IN THE WAY"), rows)
         if any(nodes.free < nodes.matching for nodes in need.nodes):
             _print_holders(need)
     if bare:
@@ -148,10 +143,8 @@ def _print_selector(selector: SelectorMatches) -> None:
 
 def _print_holders(need: DeviceNeed) -> None:
     shown = need.holders[:HOLDERS_SHOWN]
-    if shown:
-        print()
-        rows = [(one.device, one.claim, named(one.pods, NODES_NAMED) or "-") for one in shown]
-        terminal.table(("DEVICE IN USE", "CLAIM", "PODS"), rows)
+    rows = [(one.device, one.claim, named(one.pods, NODES_NAMED) or "-") for one in shown]
+    terminal.section(("DEVICE IN USE", "CLAIM", "PODS"), rows)
     if need.in_use > len(shown):
         terminal.sentence(f"({need.in_use} devices are in use; -o json lists more of them)")
 
@@ -189,9 +182,7 @@ def _print_nodes(explanation: Explanation, *, wide: bool) -> None:
     if feasible:
         print()
         _print_feasible(feasible, explanation, wide=wide)
-    if others:
-        print()
-        terminal.table(("CLOSEST NODE", "LACKS"), [(row.node, _lacks(row)) for row in others])
+    terminal.section(("CLOSEST NODE", "LACKS"), [(row.node, _lacks(row)) for row in others])
     left_out = explanation.nodes.total - len(matrix)
     if matrix and left_out > 0:
         terminal.sentence(f"({left_out} more nodes; -o wide and -o json list all)")
@@ -326,10 +317,9 @@ def print_workload(workload: Workload) -> None:
             "Nothing is known about why there are not more: no condition and no event tells of it."
         )
     placed = [pod for pod in workload.pods if pod.spec.node_name]
-    if placed and not workload.pending:
-        print()
+    if not workload.pending:
         rows = [(pod.metadata.name, pod.spec.node_name) for pod in placed]
-        terminal.table(("POD", "NODE"), rows)
+        terminal.section(("POD", "NODE"), rows)
 
 
 def print_pod_group(explanation: GroupExplanation, *, told: Sequence[str] = ()) -> None:
@@ -337,21 +327,15 @@ def print_pod_group(explanation: GroupExplanation, *, told: Sequence[str] = ()) 
     terminal.heading(f"PodGroup {explanation.group}: {explanation.summary}")
     if explanation.message:
         terminal.sentence(f"Message: {explanation.message}")
-    if explanation.members:
-        print()
-        rows = [(one.pod, one.node or "-", one.lacks or "-") for one in explanation.members]
-        terminal.table(("MEMBER", "NODE", "LACKS"), rows)
-    if explanation.domains:
-        print()
-        listed = [
-            (one.name, str(one.nodes), str(one.placed), one.lacks or "-")
-            for one in explanation.domains
-        ]
-        terminal.table(("DOMAIN", "NODES", "MEMBERS PLACED", "LACKS"), listed)
+    rows = [(one.pod, one.node or "-", one.lacks or "-") for one in explanation.members]
+    terminal.section(("MEMBER", "NODE", "LACKS"), rows)
+    listed = [
+        (one.name, str(one.nodes), str(one.placed), one.lacks or "-") for one in explanation.domains
+    ]
+    terminal.section(("DOMAIN", "NODES", "MEMBERS PLACED", "LACKS"), listed)
     if explanation.preemption is not None:
-        print()
         victims = [(one.pod, str(one.priority)) for one in explanation.preemption.victims]
-        terminal.table(("WOULD BE EVICTED", "PRIORITY"), victims)
+        terminal.section(("WOULD BE EVICTED", "PRIORITY"), victims)
     if explanation.helps:
         print()
         terminal.heading("WHAT WOULD HELP (each was tried)")

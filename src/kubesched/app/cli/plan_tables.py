@@ -70,10 +70,7 @@ def _why(group: Unplaced) -> str:
 
 
 def _print_rows(headers: Sequence[str], rows: Sequence[Sequence[str]], *, wide: bool) -> None:
-    if not rows:
-        return
-    print()
-    terminal.table(headers, rows if wide else rows[:SHOWN])
+    terminal.section(headers, rows if wide else rows[:SHOWN])
     if not wide and len(rows) > SHOWN:
         terminal.sentence(f"({len(rows) - SHOWN} more; -o wide and -o json list all)")
 

@@ -143,8 +143,6 @@ def print_report(report: dict[str, Any]) -> None:
         share = f"{100 * bindings[name] / total:.2f} %" if total else "-"
         rows.append((name, str(bindings[name]), share, str(failures[name]), _MEANING[name]))
     terminal.table(("RESULT", "BINDINGS", "SHARE", "FAILURES", "MEANS"), rows)
-    if report["different"]:
-        print()
-        keys = ("pod", "theirs", "ours", "plugin", "reason", "refused_since")
-        found = [[made[key] or "-" for key in keys] for made in report["different"]]
-        terminal.table(("POD", "NODE", "OURS", "PLUGIN", "WHY", "REFUSED SINCE"), found)
+    keys = ("pod", "theirs", "ours", "plugin", "reason", "refused_since")
+    found = [[made[key] or "-" for key in keys] for made in report["different"]]
+    terminal.section(("POD", "NODE", "OURS", "PLUGIN", "WHY", "REFUSED SINCE"), found)

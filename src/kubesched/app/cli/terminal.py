@@ -106,6 +106,14 @@ def table(
         print(f"{' ' * indent}{line}".rstrip())
 
 
+def section(headers: Sequence[str], rows: Iterable[Sequence[str]], *, indent: int = 0) -> None:
+    """Prints a table after an empty line, or nothing if it has no rows."""
+    listed = list(rows)
+    if listed:
+        print()
+        table(headers, listed, indent=indent)
+
+
 def problem_line(problem: FieldProblem, source: str) -> str:
     """One problem in compiler style: `file:line:column: path: message`."""
     return ": ".join(part for part in _problem_parts(problem, source) if part)
