@@ -58,7 +58,8 @@ from kubesched.client.client_config import ClientConfig, load_config
 from kubesched.client.leader_election import LeaderElectionSettings
 from kubesched.client.metrics import ClientMetrics
 from kubesched.config import features
-from kubesched.config.features import FeatureGates, Stage
+from kubesched.config.feature_table import Stage
+from kubesched.config.features import FeatureGates
 from kubesched.config.output import to_plain, to_yaml
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.framework.profile import enabled_plugins

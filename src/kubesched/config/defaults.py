@@ -38,12 +38,6 @@ ALL = "*"
 """In a disabled list: every default plugin of that point."""
 
 
-def default_configuration(gates: FeatureGates) -> KubeSchedulerConfiguration:
-    """The configuration used without a file."""
-    profile = KubeSchedulerProfile(scheduler_name=DEFAULT_SCHEDULER_NAME)
-    return KubeSchedulerConfiguration(profiles=(default_profile(profile, gates),))
-
-
 def complete(
     file: KubeSchedulerConfiguration, given: Collection[str], read_args: ReadArgs
 ) -> KubeSchedulerConfiguration:

@@ -20,21 +20,6 @@ from kubesched.config.feature_table import Gate, Stage, effective, histories, is
 from kubesched.config.references import REFERENCES, Reference
 from kubesched.config.versions import DEFAULT_VERSIONS, Versions, parse_versions
 
-__all__ = [
-    "DEFAULT_GATES",
-    "NOT_IMPLEMENTED",
-    "FeatureGates",
-    "Stage",
-    "check_implemented",
-    "defaults",
-    "from_flags",
-    "from_map",
-    "is_newer",
-    "known",
-    "parse",
-    "wanted",
-]
-
 ALL_ALPHA = "AllAlpha"
 ALL_BETA = "AllBeta"
 

@@ -13,7 +13,7 @@ from kubesched.base import files
 from kubesched.base.errors import ConfigError, FieldProblem
 from kubesched.config import legacy
 from kubesched.config.default_plugins import as_of
-from kubesched.config.defaults import complete, default_configuration, default_profile
+from kubesched.config.defaults import complete, default_profile
 from kubesched.config.expansion import ExpandedPlugins, Implements, expand_profiles
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.lint import warnings
@@ -22,11 +22,13 @@ from kubesched.config.references import Reference
 from kubesched.config.schema import Decoder, RawArgs, decode_args
 from kubesched.config.types import (
     API_VERSION,
+    DEFAULT_SCHEDULER_NAME,
     GROUP,
     KIND,
     Args,
     ExtensionPoint,
     KubeSchedulerConfiguration,
+    KubeSchedulerProfile,
     Plugins,
 )
 from kubesched.config.validation import validate, validate_start
@@ -108,7 +110,8 @@ def _not_loaded(config: KubeSchedulerConfiguration) -> Iterator[FieldProblem]:
 
 def default_config(gates: FeatureGates = DEFAULT_GATES) -> KubeSchedulerConfiguration:
     """The configuration used without a file."""
-    return default_configuration(gates)
+    profile = KubeSchedulerProfile(scheduler_name=DEFAULT_SCHEDULER_NAME)
+    return KubeSchedulerConfiguration(profiles=(default_profile(profile, gates),))
 
 
 ArgsType = Callable[[str], type | None]

@@ -49,11 +49,6 @@ _FIT = "NodeResourcesFit"
 Problems = Iterator[FieldProblem]
 
 
-def validate(config: KubeSchedulerConfiguration, gates: FeatureGates) -> list[FieldProblem]:
-    """Every problem of the configuration, without positions."""
-    return list(_problems(config, gates))
-
-
 def validate_start(config: KubeSchedulerConfiguration, gates: FeatureGates) -> Problems:
     """Problems of a valid configuration that would prevent the scheduler from starting."""
     election = config.leader_election
@@ -94,7 +89,8 @@ def validate_start(config: KubeSchedulerConfiguration, gates: FeatureGates) -> P
                 yield from validate_args(path, entry.args, gates)
 
 
-def _problems(config: KubeSchedulerConfiguration, gates: FeatureGates) -> Problems:
+def validate(config: KubeSchedulerConfiguration, gates: FeatureGates) -> Problems:
+    """Every problem of the configuration, without positions."""
     yield from _client_connection("clientConnection", config.client_connection)
     yield from _leader_election("leaderElection", config.leader_election)
     if config.parallelism <= 0:
