@@ -9,6 +9,7 @@ from kubesched.lab.conformance.generate_terms import ZONE, node_affinity
 
 Json = dict[str, Any]
 
+_VERSION = "kubescheduler.config.k8s.io/v1"
 _OWNERS = (
     ("v1", "ReplicationController", "rc"),
     ("apps/v1", "ReplicaSet", "rs"),
@@ -29,33 +30,30 @@ def owner_references(random: Random) -> list[Json]:
 
 def configuration(random: Random) -> Json:
     """A configuration with one profile, arguments for some plugins and other weights."""
-    plugins = {
-        "NodeResourcesFit": _fit_args,
-        "NodeResourcesBalancedAllocation": _balanced_args,
-        "NodeAffinity": _node_affinity_args,
-        "PodTopologySpread": _spread_args,
-        "InterPodAffinity": _inter_pod_affinity_args,
-    }
-    config: Json = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
+    resources = random.sample(("cpu", "memory", "ephemeral-storage", "example.com/gpu"), 3)
+    args: dict[str, Json] = {
+        "NodeResourcesFit": _fit_args(random, resources),
+        "NodeResourcesBalancedAllocation": {
+            "resources": [{"name": name, "weight": 1} for name in resources]
+        },
+        "NodeAffinity": {"addedAffinity": node_affinity(random)},
+        "PodTopologySpread": _spread_args(random),
+        "InterPodAffinity": {
+            "hardPodAffinityWeight": random.choice((0, 1, 50, 100)),
+            "ignorePreferredTermsOfExistingPods": bool(random.randint(0, 1)),
+        },
     }
     profile: Json = {
         "schedulerName": "default-scheduler",
         "pluginConfig": [
-            {"name": name, "args": _typed(name, args(random))}
-            for name, args in plugins.items()
+            {"name": name, "args": {"apiVersion": _VERSION, "kind": f"{name}Args", **told}}
+            for name, told in args.items()
             if random.randint(0, 1)
         ],
     }
     if random.randint(0, 1):
         profile["plugins"] = _other_plugins(random)
-    return {**config, "profiles": [profile]}
-
-
-def _typed(name: str, args: Json) -> Json:
-    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": f"{name}Args"}
-    return {**kind, **args}
+    return {"apiVersion": _VERSION, "kind": "KubeSchedulerConfiguration", "profiles": [profile]}
 
 
 def _other_plugins(random: Random) -> Json:
@@ -70,8 +68,7 @@ def _other_plugins(random: Random) -> Json:
     }
 
 
-def _fit_args(random: Random) -> Json:
-    names = random.sample(("cpu", "memory", "ephemeral-storage", "example.com/gpu"), 3)
+def _fit_args(random: Random, names: list[str]) -> Json:
     strategy: Json = {
         "type": random.choice(("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio")),
         "resources": [{"name": name, "weight": random.randint(1, 9)} for name in names],
@@ -89,15 +86,6 @@ def _fit_args(random: Random) -> Json:
     return args
 
 
-def _balanced_args(random: Random) -> Json:
-    names = ("cpu", "memory", "ephemeral-storage", "example.com/gpu")
-    return {"resources": [{"name": n, "weight": 1} for n in random.sample(names, 3)]}
-
-
-def _node_affinity_args(random: Random) -> Json:
-    return {"addedAffinity": node_affinity(random)}
-
-
 def _spread_args(random: Random) -> Json:
     if random.randint(0, 2) == 0:
         return {"defaultingType": "System"}
@@ -112,11 +100,4 @@ def _spread_args(random: Random) -> Json:
             }
             for key in keys
         ],
-    }
-
-
-def _inter_pod_affinity_args(random: Random) -> Json:
-    return {
-        "hardPodAffinityWeight": random.choice((0, 1, 50, 100)),
-        "ignorePreferredTermsOfExistingPods": bool(random.randint(0, 1)),
     }

@@ -37,12 +37,9 @@ class Interval(Record):
     high: float | None
 
 
-class Difference(Record):
+class Difference(Interval):
     """Difference of one figure: other configuration minus the first, seed by seed."""
 
-    mean: float
-    low: float | None
-    high: float | None
     shown: bool
 
 

@@ -46,7 +46,6 @@ class Plane:
     folder: Path
     processes: Mapping[str, Process]
     """The processes of the control plane, by role."""
-    has_events_count: bool = True
 
     def check(self) -> None:
         """Raises `ControlPlaneError` if one of the processes has ended."""
