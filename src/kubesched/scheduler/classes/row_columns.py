@@ -105,7 +105,10 @@ class _RowColumns(ABC):
         else:
             if nodes:
                 self._renew_nodes(state, pod, np.array(nodes, dtype=np.intp))
-            self._renew(state, pod, index)
+            if few is not None and lag <= FEW_ROWS:
+                few(index.tolist())
+            else:
+                self._renew(state, pod, index)
         basis.settle()
         self._nodes_read, self._is_new = end, False
 
