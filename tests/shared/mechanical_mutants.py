@@ -32,8 +32,8 @@ PACKAGE = ROOT / "src" / "kubesched"
 UNIT_TESTS = ROOT / "tests" / "unit"
 WHERE = ("scheduler", "framework/nodes", "plugins", "client/informers")
 DROPPED = (ast.Expr, ast.Assign, ast.AugAssign, ast.Delete)
-FILES = 6
-"""Test modules that are run for a mutant, at most."""
+FILES = 20
+"""Test modules that are run for a mutant, at most: six miss half of what more would notice."""
 CPU_S = 60
 """CPU time of the unit tests, and of the simulation, of one mutant. Only the latter kills by it."""
 
@@ -66,8 +66,10 @@ def draw(seed: int) -> MechanicalMutant:
 
 
 def _walk(node: ast.AST) -> Iterator[ast.AST]:
-    """All nodes that may matter: not what is logged, nor what only type checkers read."""
+    """All nodes that may matter: not what is logged, nor what only readers see."""
     if isinstance(node, ast.Expr) and ast.unparse(node).startswith("log."):
+        return
+    if isinstance(node, ast.Assign) and ast.unparse(node).startswith("__all__"):
         return
     if isinstance(node, ast.If) and "log.enabled" in ast.unparse(node.test):
         return

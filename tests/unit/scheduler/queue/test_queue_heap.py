@@ -120,3 +120,17 @@ def test_a_plugin_that_inherits_an_empty_sort_key_is_asked_by_less():
 
     assert isinstance(rank_by(ByLess(None, None))(3), RankedByLess)
     assert rank_by(ByKey(None, None))(3) == 3
+
+
+def test_a_plugin_that_overrides_only_less_does_not_inherit_the_sort_key():
+    from kubesched.plugins.queue_sort import PrioritySort
+
+    class Backwards(PrioritySort):
+        def less(self, a, b):
+            return super().less(b, a)
+
+    class Unchanged(PrioritySort):
+        """Keeps the key."""
+
+    assert isinstance(rank_by(Backwards(None, None))(3), RankedByLess)
+    assert rank_by(Unchanged(None, None)).__func__ is PrioritySort.sort_key
