@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import resources
 
 from msgspec import field
@@ -86,13 +85,27 @@ class Transition(Record):
     """Whether the pod is deleted."""
 
 
-class StageRecord(Record):
-    """One stage, in file format."""
+class Stage(Record):
+    """One stage of a pod's life."""
 
     name: str = ""
     selector: StageSelector = StageSelector()
     delay: Delay = Delay()
     next: Transition = Transition()
+
+    def matches(self, pod: JsonObject) -> bool:
+        for expression in self.selector.match_expressions:
+            if not _holds(path(expression.key).values(pod), expression.operator, expression.values):
+                return False
+        return True
+
+    def delay_s(self, pod: JsonObject, rng: random.Random) -> float:
+        delay = self.delay
+        for value in path(delay.duration_from).values(pod) if delay.duration_from else ():
+            own = _seconds(value)
+            if own is not None:
+                return own
+        return delay.duration + (rng.random() * delay.jitter if delay.jitter else 0.0)
 
 
 class StageFile(Record):
@@ -100,54 +113,11 @@ class StageFile(Record):
 
     api_version: str = ""
     kind: str = ""
-    stages: tuple[StageRecord, ...] = ()
+    stages: tuple[Stage, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """A compiled stage."""
-
-    record: StageRecord
-    _expressions: tuple[tuple[Path, str, frozenset[str]], ...]
-    _duration_from: Path | None
-
-    @classmethod
-    def of(cls, record: StageRecord) -> Stage:
-        return cls(
-            record,
-            tuple(
-                (
-                    Path(match_expression.key),
-                    match_expression.operator,
-                    frozenset(match_expression.values),
-                )
-                for match_expression in record.selector.match_expressions
-            ),
-            Path(record.delay.duration_from) if record.delay.duration_from else None,
-        )
-
-    @property
-    def name(self) -> str:
-        return self.record.name
-
-    @property
-    def next(self) -> Transition:
-        return self.record.next
-
-    def matches(self, pod: JsonObject) -> bool:
-        for path, operator, values in self._expressions:
-            if not _holds(path.values(pod), operator, values):
-                return False
-        return True
-
-    def delay_s(self, pod: JsonObject, rng: random.Random) -> float:
-        if self._duration_from is not None:
-            for value in self._duration_from.values(pod):
-                own = _seconds(value)
-                if own is not None:
-                    return own
-        delay = self.record.delay
-        return delay.duration + (rng.random() * delay.jitter if delay.jitter else 0.0)
+path = functools.lru_cache(maxsize=1024)(Path)
+"""A compiled path."""
 
 
 def first_match(stages: Sequence[Stage], pod: JsonObject) -> Stage | None:
@@ -157,8 +127,7 @@ def first_match(stages: Sequence[Stage], pod: JsonObject) -> Stage | None:
 
 def load_stages(data: bytes) -> tuple[Stage, ...]:
     """Parse the stages in a file of this package."""
-    records = decode_file(data, "", StageFile, lambda _file: ()).stages
-    return tuple(Stage.of(record) for record in records)
+    return decode_file(data, "", StageFile, lambda _file: ()).stages
 
 
 @functools.cache
@@ -170,7 +139,7 @@ def default_stages() -> tuple[Stage, ...]:
 # -- evaluation -----------------------------------------------------------------------------------
 
 
-def _holds(matches: list[object], operator: str, values: frozenset[str]) -> bool:
+def _holds(matches: list[object], operator: str, values: tuple[str, ...]) -> bool:
     if operator == "Exists":
         return bool(matches)
     if operator == "DoesNotExist":

@@ -23,10 +23,9 @@ from kubesched.playground.apimachinery.objects import (
     with_condition,
     without_condition,
 )
-from kubesched.playground.apimachinery.paths import Path
 from kubesched.playground.kubelet.commands import exit_code_of
 from kubesched.playground.kubelet.options import READY_AFTER
-from kubesched.playground.kubelet.stages import ContainerChange, Transition
+from kubesched.playground.kubelet.stages import ContainerChange, Transition, path
 
 _INIT_FAILED = ContainerChange(state="terminated", reason="Error")
 _INIT_CRASHED = ContainerChange(
@@ -280,7 +279,7 @@ def _ended_state(
 ) -> JsonObject:
     exit_code = change.exit_code
     if change.exit_code_from:
-        for value in Path(change.exit_code_from).values(pod):
+        for value in path(change.exit_code_from).values(pod):
             if str(value).isdecimal():
                 exit_code = min(255, int(str(value)))
     started = (had.get("running") or {}).get("startedAt") or timestamp(now)
