@@ -358,24 +358,6 @@ class ForgetsWhatItGave(SimulatedProcess):
         tracker.assume = lambda _claim: True
 
 
-class Pedantic(NodeResourcesFit):
-    """Compares every toleration with every other."""
-
-    def filter_nodes(self, state: Any, pod: Any, nodes: Any) -> Any:
-        tolerations = pod.spec.tolerations or ()
-        sum(one.key.startswith(other.key) for one in tolerations for other in tolerations)
-        return super().filter_nodes(state, pod, nodes)
-
-
-class IsQuadratic(SimulatedProcess):
-    """The work for a pod grows with the square of its size."""
-
-    def __init__(self, config: Any, gates: Any, registry: Any, **settings: Any) -> None:
-        registry.unregister(Pedantic.name)
-        registry.register(Pedantic.name, lambda: Pedantic)
-        super().__init__(config, gates, registry, **settings)
-
-
 class HoldsRoomForTheGone(SimulatedProcess):
     """The room of a pod that is deleted while it is being bound is not given up."""
 

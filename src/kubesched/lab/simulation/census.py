@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from kubesched.lab.simulation.options import EPISODES, FURTHER_EPISODES, HOSTILE_PODS
+from kubesched.lab.simulation.options import EPISODES, FURTHER_EPISODES
 
 CODES: Final = (409, 429, 500, 503)
 """Status codes of rejected calls."""
@@ -59,7 +59,6 @@ FAULTS: Final = {
     ),
     "extenders": MOODS,
     "episodes": (*EPISODES, *FURTHER_EPISODES),
-    "hostile pods": HOSTILE_PODS,
     "disks": (
         *("short write", "write failed", "no room", "file not deleted"),
         *("not synced", "crashed in a write", "power failed", "sector torn"),

@@ -59,13 +59,6 @@ FURTHER_EPISODES = {
 }
 """Further situations, staged in some of the runs that have what they need."""
 FURTHER: Final = 0.3
-HOSTILE_PODS = (
-    *("spread constraints", "affinity terms", "anti-affinity terms"),
-    *("node selector terms", "tolerations", "containers"),
-)
-"""Fields of which a hostile pod has hundreds of items."""
-HOSTILE: Final = 0.25
-"""Share of runs that end with a hostile pod."""
 EXTENDER_TRAITS = ("filter", "prioritize", "preempt", "bind", "ignorable", "names")
 """An extender's verbs; whether it is ignorable; whether it receives names instead of nodes."""
 
@@ -172,8 +165,6 @@ class Options:
     """One of `EPISODES`; played after everything else."""
     further_episode: str = ""
     """One of `FURTHER_EPISODES`."""
-    hostile_pod: str = ""
-    """One of `HOSTILE_PODS`; comes last."""
     disk: DiskOptions | None = None
     """If set, all schedulers are recorded."""
     reference: str = DEFAULT_REFERENCE.version
@@ -204,7 +195,6 @@ def of_seed(seed: int, *, faults: bool, extras: Collection[str] = ()) -> Options
             options,
             episode=_draw_episode(Random(f"{seed}/episode"), options),
             further_episode=_draw_further_episode(Random(f"{seed}/further"), options),
-            hostile_pod=_draw_hostile_pod(Random(f"{seed}/hostile"), options),
         )
     if Random(f"{seed}/replicas").random() < REPLICAS:
         options = replace(options, extras=(*options.extras, "replicas"))
@@ -232,7 +222,7 @@ def with_groups(options: Options, random: Random) -> Options:
 
 def recorded(options: Options, disk: DiskOptions | None) -> Options:
     """The same run in recordable form: logs do not contain what simulation plugins do."""
-    return replace(options, mischief=0.0, episode="", further_episode="", hostile_pod="", disk=disk)
+    return replace(options, mischief=0.0, episode="", further_episode="", disk=disk)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,13 +271,6 @@ def _draw_further_episode(random: Random, options: Options) -> str:
         has.add("one scheduler without controllers or budgets")
     names = [name for name, needed in FURTHER_EPISODES.items() if needed in has]
     return random.choice(names) if names else ""
-
-
-def _draw_hostile_pod(random: Random, options: Options) -> str:
-    kind = random.choice(HOSTILE_PODS)
-    # Extenders judge every node independently, and a misbehaving plugin is called for each node.
-    is_alone = "extender" not in options.extras and not options.mischief
-    return kind if is_alone and random.random() < HOSTILE else ""
 
 
 def playable(options: Options) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from random import Random
 
 from kubesched.client.transport import Request
-from kubesched.lab.simulation import devices, hostile, storage, workloads
+from kubesched.lab.simulation import devices, storage, workloads
 from kubesched.lab.simulation.cluster import SimulatedCluster
 from kubesched.lab.simulation.extenders import SimulatedExtender
 from kubesched.lab.simulation.faults import CallFault, Network
@@ -23,10 +23,6 @@ STAGE = "example.com/stage"
 STEP_S = 0.1
 PATIENCE_S = 15.0
 """How long an episode waits for its next condition before it is broken off."""
-
-
-HOSTILE_S = 3.0
-"""How long a hostile pod exists: a few attempts."""
 
 
 class BrokenOff(Exception):
@@ -219,31 +215,6 @@ class Stage:
             raise BrokenOff
         store = self.cluster.store
         self._network.server_revision = lambda: store.revision
-
-    async def place_hostile_pod(self, kind: str) -> None:
-        """Create a pod with hundreds of items, and count the work of every attempt to place it."""
-        count = hostile.SIZE
-        spec = {"containers": [{"name": "c", "image": "app"}], **hostile.spec_of(kind, count)}
-        self.note(f"pod with {count} {kind}")
-
-        def on_attempt(calls: int) -> None:
-            allowed = hostile.budget_calls(count, len(self.cluster.nodes()))
-            if calls > allowed:
-                self._complain(
-                    "no attempt costs more than its pod is large",
-                    f"{calls} calls for {count} {kind}, of {allowed}",
-                )
-
-        algorithms = [
-            incarnation.process.assembly.scheduler.cycle.algorithm
-            for incarnation in self.processes.alive()
-        ]
-        with hostile.counting(algorithms, "hostile", on_attempt):
-            metadata = {"name": "hostile", "namespace": "default"}
-            self.cluster.api.create("pods", {"metadata": metadata, "spec": spec})
-            await asyncio.sleep(HOSTILE_S)
-        self.cluster.api.delete("pods", "default", "hostile")
-        self._trace.census.tally("hostile pods", kind)
 
     def end(self) -> None:
         self.processes.on_call = lambda _process, _request: None

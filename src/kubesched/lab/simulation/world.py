@@ -218,9 +218,6 @@ class World:
         if self.options.further_episode:
             await episodes.play(self._stage, self.options.further_episode)
             await self.settle()
-        if self.options.hostile_pod:
-            await self._stage.place_hostile_pod(self.options.hostile_pod)
-            await self.settle()
         self.stop(keepers)
 
     async def _ambush(self) -> None:
