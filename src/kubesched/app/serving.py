@@ -203,9 +203,8 @@ class Serving:
             "/metrics/resources": ResourcesPage(exposed.pods, exposed.is_active, started),
             "/configz": ConfigPage(to_plain(settings.config, settings.gates.reference)),
         }
-        cbor = settings.gates.enabled("CBORServingAndStorage")
         if settings.gates.ComponentFlagz:
-            pages["/flagz"] = FlagsPage(settings.options.shown(), self._random, cbor)
+            pages["/flagz"] = FlagsPage(settings.options.shown(), self._random)
         if settings.gates.ComponentStatusz:
             # Upstream: only what is registered before this page is listed, without pages below
             # others.
@@ -213,7 +212,7 @@ class Serving:
                 {"/healthz", "/livez", "/readyz", *pages} - {"/metrics/slis", "/metrics/resources"}
             )
             pages["/statusz"] = StatusPage(
-                started, shown, settings.gates.versions, self._clock, self._random, cbor
+                started, shown, settings.gates.versions, self._clock, self._random
             )
         prefixes: dict[str, Page] = {}
         if settings.config.enable_profiling:

@@ -47,15 +47,13 @@ class FlagsPage:
 
     flags: Mapping[str, str]
     random: Random
-    cbor: bool = False
-    """Whether `application/cbor` is served (gate CBORServingAndStorage)."""
 
     async def __call__(self, request: PageRequest) -> Response:
         delimiter = self.random.choice(DELIMITERS)
         lines = "".join(f"{name}{delimiter}{value}\n" for name, value in self.flags.items())
         page = f"\n{COMPONENT} flagz\n{WARNING}\n{lines}"
         fields: Callable[[], dict[str, Plain]] = lambda: {"flags": dict(self.flags)}  # noqa: E731 - only built on request
-        return negotiated(request, "Flagz", page, fields, cbor=self.cbor)
+        return negotiated(request, "Flagz", page, fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +66,6 @@ class StatusPage:
     versions: Versions
     clock: Clock
     random: Random
-    cbor: bool = False
-    """Whether `application/cbor` is served (gate CBORServingAndStorage)."""
 
     async def __call__(self, request: PageRequest) -> Response:
         seconds = max(0, int(self.clock.now() - self.started))
@@ -97,7 +93,7 @@ class StatusPage:
             "emulationVersion": emulated,
             "paths": list(self.paths),
         }
-        return negotiated(request, "Statusz", page, fields, cbor=self.cbor)
+        return negotiated(request, "Statusz", page, fields)
 
 
 def negotiated(
@@ -105,16 +101,12 @@ def negotiated(
     kind: str,
     page: str,
     fields: Callable[[], dict[str, Plain]],
-    *,
-    cbor: bool = False,
 ) -> Response:
     """Text, unless the client asks for the structured kind with group, version and `as`."""
     structured: dict[str, Callable[[dict[str, Plain]], bytes]] = {
         "application/json": lambda made: rendered(made, pretty=request.pretty).encode(),
         "application/yaml": lambda made: to_yaml(made).encode(),
     }
-    if cbor:
-        structured["application/cbor"] = to_cbor
     wanted = accepted_types(request.accept)
     if not wanted:
         return text(page)
@@ -144,9 +136,7 @@ def negotiated(
     readable = any(
         media_type.name == "application/json" and not media_type.parameters for media_type in wanted
     )
-    accepted = [*structured]
-    accepted.insert(2, "text/plain")
-    return not_acceptable(*accepted, pretty=request.pretty or not readable)
+    return not_acceptable(*structured, "text/plain", pretty=request.pretty or not readable)
 
 
 def _with_deprecation(response: Response, kind: str) -> Response:
@@ -155,31 +145,3 @@ def _with_deprecation(response: Response, kind: str) -> Response:
         'version."'
     )
     return replace(response, headers={**(response.headers or {}), "Warning": note})
-
-
-def to_cbor(document: dict[str, Plain]) -> bytes:
-    """CBOR as Kubernetes writes it: tagged (RFC 8949, 3.4.6), with byte strings for texts."""
-    return bytes.fromhex("d9d9f7") + _cbor(document)
-
-
-def _cbor(value: object) -> bytes:
-    match value:
-        case int():
-            return _cbor_head(0, value)
-        case str():
-            return _cbor_head(2, len(value.encode())) + value.encode()
-        case list():
-            return _cbor_head(4, len(value)) + b"".join(map(_cbor, value))
-        case dict():
-            items = (_cbor(key) + _cbor(item) for key, item in value.items())
-            return _cbor_head(5, len(value)) + b"".join(items)
-    raise TypeError(f"no such value is on these pages: {value!r}")
-
-
-def _cbor_head(major: int, argument: int) -> bytes:
-    if argument < 24:
-        return bytes([major << 5 | argument])
-    for code, size in ((24, 1), (25, 2), (26, 4)):
-        if argument < 1 << 8 * size:
-            return bytes([major << 5 | code]) + argument.to_bytes(size)
-    return bytes([major << 5 | 27]) + argument.to_bytes(8)

@@ -7,7 +7,7 @@ import random
 import pytest
 import yaml
 
-from kubesched.app.server.pages import ConfigPage, FlagsPage, StatusPage, to_cbor
+from kubesched.app.server.pages import ConfigPage, FlagsPage, StatusPage
 from kubesched.app.server.profiling import DebugPages, stacks
 from kubesched.app.server.requests import MediaType, PageRequest, accepted_types
 from kubesched.base import logs
@@ -18,15 +18,15 @@ from kubesched.config.versions import DEFAULT_VERSIONS, Versions
 FLAGS = {"config": "", "v": "2"}
 
 
-def flagz(accept=None, *, cbor=False):
-    page = FlagsPage(FLAGS, random.Random(1), cbor)
+def flagz(accept=None):
+    page = FlagsPage(FLAGS, random.Random(1))
     return asyncio.run(page(PageRequest(path="/flagz", accept=accept)))
 
 
-def statusz(accept=None, versions=DEFAULT_VERSIONS, *, cbor=False):
+def statusz(accept=None, versions=DEFAULT_VERSIONS):
     clock = ManualClock()
     paths = ["/healthz", "/metrics"]
-    page = StatusPage(clock.now() - 3725, paths, versions, clock, random.Random(1), cbor)
+    page = StatusPage(clock.now() - 3725, paths, versions, clock, random.Random(1))
     return asyncio.run(page(PageRequest(path="/statusz", accept=accept)))
 
 
@@ -203,34 +203,7 @@ def test_statusz_tells_which_release_it_stands_in_for(versions, binary, emulated
     assert (shown["binaryVersion"], shown["emulationVersion"]) == (binary, emulated)
 
 
-def test_cbor_is_served_with_its_gate():
-    accept = "application/cbor;v=v1beta1;g=config.k8s.io;as=Flagz"
-    assert flagz(accept).status == 406
-    answer = flagz(accept, cbor=True)
-    assert answer.content_type == "application/cbor;g=config.k8s.io;v=v1beta1;as=Flagz"
-    # As kube-scheduler writes it: a tag, then byte strings.
-    assert answer.body == (
-        b"\xd9\xd9\xf7\xa4"
-        b"DkindEFlagz"
-        b"JapiVersionUconfig.k8s.io/v1beta1"
-        b"Hmetadata\xa1DnameNkube-scheduler"
-        b"Eflags\xa2Fconfig@AvA2"
-    )
-    status = statusz(accept.replace("Flagz", "Statusz"), cbor=True).body
-    assert b"MuptimeSeconds\x19\x0e\x8d" in status  # 3725 in two bytes
-    assert b"Epaths\x82H/healthzH/metrics" in status
-
-
 def test_a_media_type_that_is_not_served_is_answered_with_those_that_are():
-    wrong = json.loads(statusz("application/foo", cbor=True).body)["message"]
-    assert wrong.endswith("application/json, application/yaml, text/plain, application/cbor")
-    wrong = json.loads(statusz("application/foo").body)["message"]
-    assert wrong.endswith("application/json, application/yaml, text/plain")
-
-
-def test_long_texts_and_large_numbers_have_their_length_in_cbor():
-    assert to_cbor({"a": "x" * 300})[3:8] == b"\xa1Aa\x59\x01"
-    assert to_cbor({"a": 1 << 40})[6:] == b"\x1b" + (1 << 40).to_bytes(8)
-    assert to_cbor({"a": 70_000})[6:] == b"\x1a\x00\x01\x11\x70"
-    with pytest.raises(TypeError, match="no such value"):
-        to_cbor({"a": 1.5})
+    for asked in ("application/foo", "application/cbor;v=v1beta1;g=config.k8s.io;as=Statusz"):
+        wrong = json.loads(statusz(asked).body)["message"]
+        assert wrong.endswith("application/json, application/yaml, text/plain")
