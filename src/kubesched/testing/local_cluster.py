@@ -16,7 +16,6 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib import error, request
 
@@ -57,7 +56,7 @@ class LocalCluster:
         try:
             self._wait(lambda: "Ctrl-C ends it." in self._log.read_text(), "the cluster to start")
         except BaseException:
-            self.__exit__(None, None, None)
+            self.__exit__()
             raise
         config = yaml.safe_load(self.kubeconfig.read_text())
         (server,), (user,) = config["clusters"], config["users"]
@@ -66,12 +65,7 @@ class LocalCluster:
         self._tls = ssl.create_default_context(cadata=authority)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        raised: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._process.terminate()
         try:
             self._process.wait(DEADLINE_S)

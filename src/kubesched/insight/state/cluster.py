@@ -26,7 +26,6 @@ import heapq
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from random import Random
-from types import TracebackType
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast
 
 from msgspec import structs
@@ -203,12 +202,7 @@ class Cluster:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from kubesched.base.errors import NotFound
 from kubesched.playground.apimachinery.objects import (
     POD_GROUP_FINALIZER,
     JsonObject,
     is_deleting,
     namespace_of,
     spec_of,
-    uid_of,
 )
 from kubesched.playground.apimachinery.pods import is_finished
 from kubesched.playground.client.controller import Controller, ControllerContext
@@ -41,15 +39,9 @@ class PodGroupProtection(Controller[str]):
         group = self._groups.get(key)
         if group is None or not is_deleting(group):
             return None
-        finalizers: list[str] = group["metadata"].get("finalizers") or []
         is_used = any(not is_finished(pod) for pod in self._pods.find(BY_GROUP, key))
-        if POD_GROUP_FINALIZER in finalizers and not is_used:
-            rest = [item for item in finalizers if item != POD_GROUP_FINALIZER]
-            patch = {"metadata": {"uid": uid_of(group), "finalizers": rest or None}}
-            try:
-                self.api.patch_object(POD_GROUPS, group, patch)
-            except NotFound:
-                return None
+        if POD_GROUP_FINALIZER in (group["metadata"].get("finalizers") or ()) and not is_used:
+            self.api.remove_finalizer(POD_GROUPS, group, POD_GROUP_FINALIZER)
         return None
 
     def _pod_changed(self, kind: str, pod: JsonObject, old: JsonObject | None) -> None:

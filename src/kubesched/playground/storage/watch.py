@@ -11,7 +11,6 @@ is ADDED, one that ceases to match is DELETED.
 from __future__ import annotations
 
 import asyncio
-from types import TracebackType
 from typing import TypeAlias
 
 from kubesched.base.errors import Gone
@@ -45,17 +44,6 @@ class Watch:
         self._wake_up: asyncio.Future[bool] | None = None
         self.is_closed = False
         self._unsubscribe = store.subscribe(resource, self._on_change)
-
-    def __enter__(self) -> Watch:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """End the watch; a pending `next_batch` returns an empty batch."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 
 import pytest
 
@@ -17,7 +18,7 @@ def put(store: Store, name: str, **labels: str) -> None:
 
 async def test_a_waiting_watcher_gets_the_next_change():
     store = Store()
-    with Watch(store, "pods", store.revision) as watch:
+    with closing(Watch(store, "pods", store.revision)) as watch:
         waiting = asyncio.create_task(watch.next_batch())
         await asyncio.sleep(0)
         put(store, "a")
@@ -27,7 +28,7 @@ async def test_a_waiting_watcher_gets_the_next_change():
 
 async def test_a_burst_is_read_as_one_batch():
     store = Store()
-    with Watch(store, "pods", store.revision) as watch:
+    with closing(Watch(store, "pods", store.revision)) as watch:
         for index in range(50):
             put(store, f"p{index}")
         assert len(await watch.next_batch()) == 50
@@ -35,13 +36,13 @@ async def test_a_burst_is_read_as_one_batch():
 
 async def test_time_passes_without_a_change():
     store = Store()
-    with Watch(store, "pods", store.revision) as watch:
+    with closing(Watch(store, "pods", store.revision)) as watch:
         assert await watch.next_batch(timeout_s=0.001) == []
 
 
 async def test_a_change_between_the_end_of_the_wait_and_its_notice_is_not_missed():
     store = Store()
-    with Watch(store, "pods", store.revision) as watch:
+    with closing(Watch(store, "pods", store.revision)) as watch:
         waiting = asyncio.create_task(watch.next_batch(timeout_s=1000.0))
         await asyncio.sleep(0)
         watch._on_timeout()  # the time is up, and before the watcher gets its turn ...
@@ -51,8 +52,10 @@ async def test_a_change_between_the_end_of_the_wait_and_its_notice_is_not_missed
 
 async def test_changes_that_do_not_concern_the_watcher_do_not_end_its_wait():
     store = Store()
-    with Watch(
-        store, "pods", store.revision, matches=lambda obj: "mine" in obj["metadata"]["labels"]
+    with closing(
+        Watch(
+            store, "pods", store.revision, matches=lambda obj: "mine" in obj["metadata"]["labels"]
+        )
     ) as watch:
         waiting = asyncio.create_task(watch.next_batch())
         await asyncio.sleep(0)
@@ -66,11 +69,13 @@ async def test_changes_that_do_not_concern_the_watcher_do_not_end_its_wait():
 async def test_an_object_leaving_the_selector_is_deleted_for_the_observer():
     store = Store()
     put(store, "a", color="red")
-    with Watch(
-        store,
-        "pods",
-        store.revision,
-        matches=lambda obj: obj["metadata"]["labels"]["color"] == "red",
+    with closing(
+        Watch(
+            store,
+            "pods",
+            store.revision,
+            matches=lambda obj: obj["metadata"]["labels"]["color"] == "red",
+        )
     ) as watch:
         put(store, "a", color="blue")
         put(store, "a", color="red")
@@ -94,8 +99,8 @@ async def test_closing_releases_whoever_waits():
 async def test_a_reader_behind_the_history_is_cut_off_and_others_are_not():
     store = Store(history_limit=8)
     with (
-        Watch(store, "pods", store.revision) as sleeper,
-        Watch(store, "pods", store.revision) as reader,
+        closing(Watch(store, "pods", store.revision)) as sleeper,
+        closing(Watch(store, "pods", store.revision)) as reader,
     ):
         seen = 0
         for index in range(30):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -72,7 +74,7 @@ async def test_list_then_watch_rebuilds_the_exact_state(
         assert revision < store.collection("pods").compacted
         return
     last = revision
-    with watch:
+    with closing(watch):
         while (batch := watch.poll()) is not None:
             for event, entry, event_revision in batch:
                 metadata = entry.obj["metadata"]
