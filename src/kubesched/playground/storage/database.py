@@ -82,38 +82,6 @@ class State:
     count: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One stored object."""
-
-    key: Key
-    revision: int
-    body: bytes
-    checksum: int | None
-
-    @property
-    def is_intact(self) -> bool:
-        return self.checksum == checksum(self.key, self.revision, self.body)
-
-    def decoded(self) -> JsonObject:
-        """The decoded object.
-
-        Raises:
-            ValueError: it is not an object with metadata, though the checksum may match.
-        """
-        try:
-            obj = decode(self.body)
-        except msgspec.DecodeError as error:
-            raise ValueError(str(error)) from error
-        if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict):
-            raise ValueError("it has no metadata")
-        return obj
-
-    def __str__(self) -> str:
-        resource, namespace, name = self.key
-        return f"{resource} {namespace}/{name}" if namespace else f"{resource} {name}"
-
-
 def checksum(key: Key, revision: int, body: bytes) -> int:
     """CRC-32 of all columns of a row. Detects accidental damage, not tampering."""
     return zlib.crc32(body, zlib.crc32("\0".join((*key, str(revision))).encode()))
@@ -191,8 +159,8 @@ def _check_format(database: sqlite3.Connection, path: Path) -> None:
 
 def load(
     database: sqlite3.Connection, path: Path
-) -> tuple[State, Iterator[tuple[Row, JsonObject]]]:
-    """The recorded state and all objects, verified as they are read.
+) -> tuple[State, Iterator[tuple[str, int, JsonObject]]]:
+    """The recorded state, and of all objects resource, revision and content, verified on the way.
 
     Raises:
         DamagedDatabase: the file is damaged; also raised while iterating over the objects.
@@ -208,25 +176,28 @@ def load(
 
 def _objects(
     database: sqlite3.Connection, path: Path, expected: int
-) -> Iterator[tuple[Row, JsonObject]]:
+) -> Iterator[tuple[str, int, JsonObject]]:
     count = 0
     try:
-        for row in rows_of(database):
+        for resource, namespace, name, revision, body, stated in database.execute(_ROWS):
             count += 1
-            yield row, _verified(row, path)
+            key = str(resource), str(namespace), str(name)
+            what = f"{resource} {namespace}/{name}" if namespace else f"{resource} {name}"
+            # In a damaged row every column may have any type.
+            is_typed = isinstance(revision, int) and isinstance(body, bytes)
+            if not is_typed or stated != checksum(key, revision, body):
+                raise DamagedDatabase(path, f"the checksum of {what} does not match")
+            try:
+                obj = decode(body)
+            except msgspec.DecodeError as error:
+                raise DamagedDatabase(path, f"{what} cannot be decoded: {error}") from error
+            if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict):
+                raise DamagedDatabase(path, f"{what} cannot be decoded: it has no metadata")
+            yield resource, revision, obj
     except _READ_ERRORS as error:
         raise DamagedDatabase(path, str(error)) from error
     if count != expected:
         raise DamagedDatabase(path, f"it holds {count} of {expected} objects")
-
-
-def _verified(row: Row, path: Path) -> JsonObject:
-    if not row.is_intact:
-        raise DamagedDatabase(path, f"the checksum of {row} does not match")
-    try:
-        return row.decoded()
-    except ValueError as error:
-        raise DamagedDatabase(path, f"{row} cannot be decoded: {error}") from error
 
 
 def put(database: sqlite3.Connection, key: Key, revision: int, body: bytes) -> None:
@@ -235,18 +206,6 @@ def put(database: sqlite3.Connection, key: Key, revision: int, body: bytes) -> N
 
 def remove(database: sqlite3.Connection, key: Key) -> None:
     database.execute(_REMOVE, key)
-
-
-def rows_of(database: sqlite3.Connection) -> Iterator[Row]:
-    """All rows, intact or damaged."""
-    for resource, namespace, name, revision, body, stated in database.execute(_ROWS):
-        # In a damaged row every column may have any type.
-        yield Row(
-            (str(resource), str(namespace), str(name)),
-            revision if isinstance(revision, int) else 0,
-            body if isinstance(body, bytes) else str(body).encode(),
-            stated,
-        )
 
 
 def write_state(database: sqlite3.Connection, state: State) -> None:

@@ -25,7 +25,6 @@ from typing import Any, NamedTuple
 
 from kubesched.base.errors import KubeschedError, ServerError
 from kubesched.base.logs import get_logger
-from kubesched.playground.apimachinery.managed_fields.managers import Manager, parse_managers
 from kubesched.playground.apimachinery.objects import JsonObject
 from kubesched.playground.storage import database as db
 from kubesched.playground.storage.store import Change
@@ -80,15 +79,17 @@ class SqliteJournal:
 
     # -- reading back ------------------------------------------------------------------------------
 
-    def load(self) -> tuple[int, Iterator[tuple[str, JsonObject, int, tuple[Manager, ...]]]]:
-        """The last revision and all objects; call once, before any change is recorded.
+    def load(self) -> tuple[int, Iterator[tuple[str, int, JsonObject]]]:
+        """The last revision, and of all objects resource, revision and content.
+
+        Call it once, before any change is recorded.
 
         Raises:
             DamagedDatabase: the file is damaged; also raised while iterating over the objects.
         """
         state, objects = db.load(self._database, self._folder / DATABASE)
         self._object_count = state.count
-        return state.revision, map(_restored, objects)
+        return state.revision, objects
 
     # -- following the store -----------------------------------------------------------------------
 
@@ -244,14 +245,6 @@ class SqliteJournal:
             if not waiter.future.done():
                 waiter.future.set_exception(error)
         self._waiters = [waiter for waiter in self._waiters if not waiter.future.done()]
-
-
-def _restored(
-    stored: tuple[db.Row, JsonObject],
-) -> tuple[str, JsonObject, int, tuple[Manager, ...]]:
-    row, obj = stored
-    managers = parse_managers(obj["metadata"].pop("managedFields", None))
-    return row.key[0], obj, row.revision, managers
 
 
 def _lock_folder(folder: Path) -> int:

@@ -29,7 +29,7 @@ from typing import Protocol, TypeAlias
 
 from kubesched.base.errors import Gone
 from kubesched.base.logs import get_logger
-from kubesched.playground.apimachinery.managed_fields.managers import Manager
+from kubesched.playground.apimachinery.managed_fields.managers import Manager, parse_managers
 from kubesched.playground.apimachinery.objects import ChangeType, JsonObject, encode
 
 log = get_logger(__name__)
@@ -277,18 +277,19 @@ class Store:
     @classmethod
     def restore(
         cls,
-        rows: Iterator[tuple[str, JsonObject, int, tuple[Manager, ...]]],
+        rows: Iterator[tuple[str, int, JsonObject]],
         revision: int,
         *,
         history_limit: int = DEFAULT_HISTORY_LIMIT,
         journal: Journal | None = None,
     ) -> Store:
-        """A store with a journal's rows: resource, object, revision and managers."""
+        """A store with a journal's objects: resource, revision and content."""
         store = cls(history_limit=history_limit, journal=journal)
         store.revision = store._initial_revision = max(revision, 1)
-        for resource, obj, object_revision, managers in rows:
+        for resource, object_revision, obj in rows:
             collection = store.collection(resource)
             metadata = obj["metadata"]
+            managers = parse_managers(metadata.pop("managedFields", None))
             names = collection.by_namespace.setdefault(metadata.get("namespace", ""), {})
             names[metadata["name"]] = Entry(obj, object_revision, managers)
             collection.count += 1

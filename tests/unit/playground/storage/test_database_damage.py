@@ -46,7 +46,8 @@ def loaded(folder):
     try:
         _, objects = journal.load()
         assert len(list(objects)) == len(OBJECTS)
-        return {row.key: row.body for row in db.rows_of(journal._database)}
+        rows = journal._database.execute("SELECT resource, namespace, name, body FROM objects")
+        return {tuple(key): body for *key, body in rows}
     finally:
         journal.release()
 

@@ -96,7 +96,8 @@ def read_back(folder: Path) -> Objects:
         _revision, rows = journal.load()
         for _row in rows:
             pass
-        return {row.key: row.body for row in db.rows_of(journal._database)}
+        rows = journal._database.execute("SELECT resource, namespace, name, body FROM objects")
+        return {tuple(key): body for *key, body in rows}
     finally:
         journal.release()
 
