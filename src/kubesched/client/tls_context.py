@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import os
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from kubesched.base.certificates import private_file
@@ -95,13 +95,13 @@ class RotatingTls:
 
     def __init__(self, settings: TlsSettings) -> None:
         self.settings = settings
-        self._signatures = _signatures(settings.files())
+        self._signatures = signatures(settings.files())
         self.context = build_context(settings)
 
     def look(self) -> RotatingTls | None:
         """The successor of this object if its files changed; `CredentialsError` if unusable."""
-        signatures = _signatures(self.settings.files())
-        return None if signatures == self._signatures else RotatingTls(self.settings)
+        is_same = signatures(self.settings.files()) == self._signatures
+        return None if is_same else RotatingTls(self.settings)
 
     def with_client_certificate(self, certificate: bytes, key: bytes) -> RotatingTls:
         """The same authority with another client certificate, given inline."""
@@ -120,14 +120,15 @@ def signature(path: str) -> FileSignature:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _signatures(paths: tuple[str, ...]) -> tuple[FileSignature | None, ...]:
-    signatures: list[FileSignature | None] = []
+def signatures(paths: Sequence[str]) -> tuple[FileSignature | None, ...]:
+    """The signature of every file; None for one that cannot be read, which reading will explain."""
+    found: list[FileSignature | None] = []
     for path in paths:
         try:
-            signatures.append(signature(path))
-        except OSError:  # reading it will report why
-            signatures.append(None)
-    return tuple(signatures)
+            found.append(signature(path))
+        except OSError:
+            found.append(None)
+    return tuple(found)
 
 
 def _load_authorities(context: ssl.SSLContext, settings: TlsSettings) -> None:

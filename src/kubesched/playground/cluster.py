@@ -10,7 +10,6 @@ ends with its exception instead of leaving a partial cluster running.
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import fcntl
 import ipaddress
@@ -29,7 +28,6 @@ from kubesched.base.http_server.listener import Listener
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.playground import control_plane as bootstrap
 from kubesched.playground import pki
-from kubesched.playground.apimachinery.objects import JsonObject
 from kubesched.playground.auth.access import Authorization
 from kubesched.playground.client.local import LocalApi
 from kubesched.playground.control_plane import build_registry
@@ -207,25 +205,9 @@ class EmbeddedCluster:
 
     def kubeconfig(self) -> bytes:
         """A kubeconfig for the administrator."""
-        import yaml
-
         assert self._certificates is not None, "the cluster has not been started"
-        name, user = self.settings.name, f"{self.settings.name}-admin"
-        authority = base64.b64encode(self._certificates.ca_certificate).decode()
-        config: JsonObject = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [
-                {
-                    "name": name,
-                    "cluster": {"server": self.url, "certificate-authority-data": authority},
-                }
-            ],
-            "users": [{"name": user, "user": {"token": self.token}}],
-            "contexts": [{"name": name, "context": {"cluster": name, "user": user}}],
-            "current-context": name,
-        }
-        return yaml.safe_dump(config, sort_keys=False).encode()
+        name, authority = self.settings.name, self._certificates.ca_certificate
+        return pki.kubeconfig(name, self.url, authority, f"{name}-admin", {"token": self.token})
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ survives a restart. `cryptography` is imported only to make or check certificate
 
 from __future__ import annotations
 
+import base64
 import datetime
 import ipaddress
 import ssl
@@ -102,3 +103,22 @@ def make(now: float, address: str = "127.0.0.1") -> Certificates:
         client_certificate=client.certificate,
         client_key=client.key,
     )
+
+
+def kubeconfig(
+    name: str, url: str, authority: bytes, user: str, credentials: dict[str, str]
+) -> bytes:
+    """A kubeconfig with one context, which has the cluster's name."""
+    import yaml
+
+    data = base64.b64encode(authority).decode()
+    cluster = {"server": url, "certificate-authority-data": data}
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": cluster}],
+        "users": [{"name": user, "user": credentials}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": user}}],
+        "current-context": name,
+    }
+    return yaml.safe_dump(config, sort_keys=False).encode()

@@ -19,8 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-import yaml
-
 from kubesched.base.certificates import write_private
 from kubesched.base.errors import ApiError, KubeschedError, TransportError
 from kubesched.client.client_config import load_config
@@ -284,26 +282,11 @@ def _write_credentials(
         },
         "scheduler": {"token": token},
     }
-    written = {}
+    written, url = {}, f"https://127.0.0.1:{port}"
     for name, user in users.items():
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [
-                {
-                    "name": "kubesched",
-                    "cluster": {
-                        "server": f"https://127.0.0.1:{port}",
-                        "certificate-authority": str(folder / "ca.crt"),
-                    },
-                }
-            ],
-            "users": [{"name": name, "user": user}],
-            "contexts": [{"name": name, "context": {"cluster": "kubesched", "user": name}}],
-            "current-context": name,
-        }
+        config = pki.kubeconfig("kubesched", url, made.ca_certificate, name, user)
         written[name] = folder / f"{name}.kubeconfig"
-        write_private(written[name], yaml.safe_dump(config).encode())
+        write_private(written[name], config)
     return written
 
 

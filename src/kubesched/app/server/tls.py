@@ -7,7 +7,6 @@ use and the error is logged.
 
 from __future__ import annotations
 
-import os
 import re
 import ssl
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +19,7 @@ from kubesched.app.server.trust import Trust
 from kubesched.base.certificates import Pair, private_file
 from kubesched.base.errors import CredentialsError
 from kubesched.base.logs import get_logger
+from kubesched.client.tls_context import signatures
 
 log = get_logger(__name__)
 
@@ -118,7 +118,7 @@ class ServingTls:
         for named in options.tls_sni_cert_key:
             files += [named.cert_file, named.key_file]
         trust = self._trust()
-        return (*(_version_of(path) for path in files if path), trust.client_ca, trust.proxy_ca)
+        return (*signatures([path for path in files if path]), trust.client_ca, trust.proxy_ca)
 
     def _build(self) -> ssl.SSLContext:
         versions = self._read_versions()
@@ -166,14 +166,6 @@ class ServingTls:
             # As Go does: every certificate in the bundle is trusted, even if it is not a root.
             context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         return context
-
-
-def _version_of(path: str) -> tuple[str, int, int]:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return path, -1, -1
-    return path, status.st_mtime_ns, status.st_ino
 
 
 def _names_of(files: NamedCertKey) -> tuple[tuple[str, bool], ...]:

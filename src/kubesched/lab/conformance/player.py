@@ -21,7 +21,6 @@ from kubesched.client.patch import merge_patch, strategic_merge_patch
 from kubesched.client.rest import RestClient
 from kubesched.lab.claims import Claims
 from kubesched.lab.conformance.extender_server import ExtenderServer
-from kubesched.lab.conformance.marks import NodeMarks
 from kubesched.lab.conformance.sequences import Decision, Json, Sequence, Step, running
 from kubesched.lab.conformance.watching import Patience, Pods, Volumes
 from kubesched.testing.control_plane import ControlPlaneError
@@ -44,6 +43,43 @@ class PlayResult:
     """Created objects as returned by the API server."""
     final: dict[str, str] = field(default_factory=dict)
     """Pod -> node, at the end."""
+
+
+class NodeMarks:
+    """Marks on nodes tell a player that a scheduler has handled every node event.
+
+    Before a decision that follows changes to nodes, the newest node gets an annotation, and the
+    player waits until the scheduler has handled that update. Schedulers refresh a node on every
+    update (for example its image counts), so a replay must make the same marks.
+    """
+
+    def __init__(self) -> None:
+        self.made = 0
+        self._nodes: dict[str, None] = {}
+        """In order of creation."""
+        self._is_due = False
+
+    def note(self, step: Step) -> None:
+        """Note a step that changed a node."""
+        self._is_due = True
+        if step.action == "create":
+            self._nodes[step.name] = None
+        elif step.action == "delete":
+            del self._nodes[step.name]
+
+    def is_due(self) -> bool:
+        """Whether nodes have changed since the last call."""
+        due, self._is_due = self._is_due, False
+        return due
+
+    def node(self) -> str:
+        """The node to mark; empty if there is none."""
+        return next(reversed(self._nodes), "")
+
+    def next(self) -> Json:
+        """A patch of the node that affects no decision."""
+        self.made += 1
+        return {"metadata": {"annotations": {"example.com/mark": str(self.made)}}}
 
 
 class Player:

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 from kubesched.lab.conformance.comparison import Aspect, Finding
 from kubesched.lab.conformance.recordings import SelectedDevice, Selector
+from kubesched.playground.resources.validation.devices import compile_problem
 from kubesched.plugins.dynamic_resources.structured.selectors import (
     DeviceContent,
     DeviceSelectors,
     SelectorFailure,
-    compile_selector,
-    device_environment,
 )
 
 _RUN_TIME_ERROR = "CEL runtime error: "
@@ -19,7 +18,7 @@ _RUN_TIME_ERROR = "CEL runtime error: "
 
 def compare_selector(selector: Selector) -> Iterator[Finding]:
     """Compile and evaluate an expression on every recorded device."""
-    compile_error = _compile_error(selector.expression)
+    compile_error = compile_problem(selector.expression)
     yield Finding(Aspect.COMPILATION, selector.compile_error, compile_error)
     if selector.compile_error or compile_error:
         return
@@ -27,14 +26,6 @@ def compare_selector(selector: Selector) -> Iterator[Finding]:
     for device, expected in zip(selector.devices, selector.results, strict=True):
         got = _verdict(selectors, selector.expression, device)
         yield Finding(Aspect.SELECTION, expected, got, device=_described(device))
-
-
-def _compile_error(expression: str) -> str:
-    try:
-        compile_selector(expression, device_environment())
-    except ValueError as error:
-        return str(error)
-    return ""
 
 
 def _verdict(selectors: DeviceSelectors, expression: str, device: SelectedDevice) -> bool | str:

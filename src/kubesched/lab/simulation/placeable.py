@@ -224,17 +224,6 @@ def _may_have_more_against(pod: Pod) -> bool:
     return bool(has_ports or spec.volumes or spec.affinity or spec.topology_spread_constraints)
 
 
-def _selects_namespaces(pods: Iterable[Pod]) -> bool:
-    """Whether a term depends on labels of namespaces, whose changes are no events."""
-    return any(
-        term.namespace_selector
-        for pod in pods
-        if pod.spec.affinity is not None
-        for side in (pod.spec.affinity.pod_affinity, pod.spec.affinity.pod_anti_affinity)
-        for term in _required_terms(side)
-    )
-
-
 def _likes_its_own_kind(pod: Pod) -> bool:
     terms = _required_terms((pod.spec.affinity or Affinity()).pod_affinity)
     return bool(terms) and all(_means(term, pod) for term in terms)

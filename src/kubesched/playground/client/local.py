@@ -37,7 +37,7 @@ from kubesched.playground.apimachinery.selectors import (
 )
 from kubesched.playground.apimachinery.serialization import decode_json
 from kubesched.playground.control_plane import build_registry
-from kubesched.playground.registry import binding, eviction
+from kubesched.playground.registry import binding
 from kubesched.playground.registry.deletion import DeleteOptions
 from kubesched.playground.registry.patching import PatchKind, patch_object
 from kubesched.playground.registry.repeated_creates import RepeatedCreates
@@ -234,19 +234,6 @@ class LocalApi:
     def bind(self, namespace: str, name: str, node_name: str, *, uid: str | None = None) -> None:
         """Bind a pod to a node, like the `binding` subresource."""
         binding.bind(self.registry, namespace, name, node_name, uid=uid)
-
-    def evict(
-        self,
-        namespace: str,
-        name: str,
-        *,
-        grace_period_s: int | None = None,
-        uid: str | None = None,
-    ) -> None:
-        """Delete a pod if its disruption budgets allow it, else `TooManyRequests`."""
-        eviction.evict(
-            self.registry, namespace, name, DeleteOptions(grace_period_s=grace_period_s, uid=uid)
-        )
 
     def subscribe(
         self, resource: Resource, listener: Listener, *, replay: bool = True

@@ -1,6 +1,6 @@
 """Marks: the node that came last is marked, once after every change, by players and replays alike."""
 
-from kubesched.lab.conformance.marks import NodeMarks
+from kubesched.lab.conformance.player import NodeMarks
 from kubesched.lab.conformance.replay import replay
 from kubesched.lab.conformance.sequences import Decision, Sequence, Step
 

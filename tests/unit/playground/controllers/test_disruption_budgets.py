@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kubesched.base.errors import TooManyRequests
+from kubesched.playground.registry.deletion import DeleteOptions
+from kubesched.playground.registry.eviction import evict
 
 PDB = "poddisruptionbudgets.policy"
 
@@ -84,13 +86,13 @@ def test_an_eviction_is_charged_at_once_and_settled_when_the_pod_goes(world):
     budget(world, maxUnavailable=1)
     world.run(10)
     first, second, _ = (pod["metadata"]["name"] for pod in world.pods())
-    world.api.evict("default", first)
+    evict(world.api.registry, "default", first, DeleteOptions())
     with pytest.raises(TooManyRequests):
-        world.api.evict("default", second)
+        evict(world.api.registry, "default", second, DeleteOptions())
     world.run(10)
     assert "disruptedPods" not in status(world)
     assert numbers(world) == (3, 2, 3, 1)
-    world.api.evict("default", second)
+    evict(world.api.registry, "default", second, DeleteOptions())
 
 
 def test_pods_without_an_owner_count_only_for_plain_numbers(world):

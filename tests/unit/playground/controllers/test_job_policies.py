@@ -8,6 +8,8 @@ import pytest
 
 from kubesched.base.errors import Invalid
 from kubesched.playground.controllers.job.policies import success_policy_message
+from kubesched.playground.registry.deletion import DeleteOptions
+from kubesched.playground.registry.eviction import evict
 
 J = "jobs.batch"
 EXIT_CODE = "kubelet.kubesched.io/exit-code"
@@ -68,7 +70,7 @@ def test_an_evicted_pod_is_ignored_by_its_condition(world):
     job(world, backoffLimit=0, podFailurePolicy={"rules": [rule]})
     world.run(1.5)
     [first] = world.pods()
-    world.api.evict("default", first["metadata"]["name"])
+    evict(world.api.registry, "default", first["metadata"]["name"], DeleteOptions())
     [reason] = [
         entry["reason"]
         for entry in world.get("pods", first["metadata"]["name"])["status"]["conditions"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kubesched.base.errors import Conflict, NotFound, TooManyRequests
+from kubesched.playground.registry.deletion import DeleteOptions
+from kubesched.playground.registry.eviction import evict
 
 
 @pytest.fixture
@@ -139,7 +141,7 @@ def budget(api, name: str = "b", **status: int) -> None:
 def test_an_eviction_within_the_budget_is_taken_from_it(api, nodes, make_pod):
     running(api, make_pod, "p")
     budget(api, observedGeneration=1, disruptionsAllowed=1, currentHealthy=2, desiredHealthy=1)
-    api.evict("default", "p")
+    evict(api.registry, "default", "p", DeleteOptions())
     assert api.get("pods", "default", "p")["metadata"]["deletionTimestamp"]
     status = api.get("poddisruptionbudgets.policy", "default", "b")["status"]
     assert status["disruptionsAllowed"] == 0
@@ -152,7 +154,7 @@ def test_an_eviction_beyond_the_budget_is_refused_with_the_reason(api, nodes, ma
     with pytest.raises(
         TooManyRequests, match="would violate the pod's disruption budget"
     ) as caught:
-        api.evict("default", "p")
+        evict(api.registry, "default", "p", DeleteOptions())
     cause = caught.value.details["causes"][0]
     assert cause["reason"] == "DisruptionBudget"
     assert cause["message"] == "The disruption budget b needs 1 healthy pods and has 1 currently"
@@ -163,7 +165,7 @@ def test_a_budget_that_was_never_computed_asks_for_patience(api, nodes, make_pod
     running(api, make_pod, "p")
     budget(api, observedGeneration=0, disruptionsAllowed=5)
     with pytest.raises(TooManyRequests) as caught:
-        api.evict("default", "p")
+        evict(api.registry, "default", "p", DeleteOptions())
     assert caught.value.retry_after_s == 10
 
 
@@ -172,7 +174,7 @@ def test_a_pod_that_never_ran_may_always_go(api, nodes, make_pod):
     pod["metadata"]["labels"] = {"app": "web"}
     api.create("pods", pod)
     budget(api, observedGeneration=1, disruptionsAllowed=0)
-    api.evict("default", "p")
+    evict(api.registry, "default", "p", DeleteOptions())
     with pytest.raises(NotFound):
         api.get("pods", "default", "p")
 
@@ -180,12 +182,12 @@ def test_a_pod_that_never_ran_may_always_go(api, nodes, make_pod):
 def test_a_pod_that_is_not_ready_may_go_while_enough_others_are(api, nodes, make_pod):
     running(api, make_pod, "p", ready=False)
     budget(api, observedGeneration=1, disruptionsAllowed=0, currentHealthy=2, desiredHealthy=2)
-    api.evict("default", "p")
+    evict(api.registry, "default", "p", DeleteOptions())
     assert api.get("pods", "default", "p")["metadata"]["deletionTimestamp"]
 
 
 def test_a_pod_without_a_budget_just_goes(api, nodes, make_pod):
     running(api, make_pod, "p")
-    api.evict("default", "p", grace_period_s=0)
+    evict(api.registry, "default", "p", DeleteOptions(grace_period_s=0))
     with pytest.raises(NotFound):
         api.get("pods", "default", "p")

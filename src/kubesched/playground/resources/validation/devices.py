@@ -170,12 +170,12 @@ def _selector(selector: JsonObject, path: str) -> Problems:
     expression = cel.get("expression", "")
     if len(expression.encode()) > _MAX_EXPRESSION:
         return [too_long(path, _MAX_EXPRESSION)]
-    problem = _compile_problem(expression)
+    problem = compile_problem(expression)
     return [invalid(path, expression, problem)] if problem else []
 
 
 @lru_cache(maxsize=4096)
-def _compile_problem(expression: str) -> str:
+def compile_problem(expression: str) -> str:
     """Compile error of a selector, or "". Cached: selectors never change, claims often do."""
     try:
         compile_selector(expression, device_environment())
