@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
+from msgspec import structs
+
 from kubesched.api.core_v1 import Namespace, Pod
 from kubesched.api.meta import ObjectMeta
 from kubesched.api.quantity import QuantityError
@@ -124,23 +126,10 @@ def state_of(placement: Placement) -> ClusterState:
     state = ClusterState("recording")
     for name, labels in placement.namespaces.items():
         state.put(Namespace(metadata=ObjectMeta(name=name, labels=labels)))
-    for objects in (
-        placement.nodes,
-        placement.pods,
-        placement.services,
-        placement.replication_controllers,
-        placement.replica_sets,
-        placement.stateful_sets,
-        placement.storage_classes,
-        placement.csi_drivers,
-        placement.csi_nodes,
-        placement.csi_storage_capacities,
-        placement.persistent_volumes,
-        placement.persistent_volume_claims,
-        placement.volume_attachments,
-    ):
-        for obj in objects:
-            state.put(obj)
+    for field, objects in structs.asdict(placement).items():
+        if field not in ("namespaces", "pending", "configuration"):
+            for obj in objects:
+                state.put(obj)
     return state
 
 

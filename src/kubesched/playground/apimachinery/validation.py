@@ -27,6 +27,11 @@ def refused(path: str, value: Json, details: Iterable[str]) -> Problems:
     return [invalid(path, value, detail) for detail in details]
 
 
+def needed(path: str, value: str, problems: Callable[[str], Iterable[str]]) -> Problems:
+    """Problems of a text that must be given."""
+    return refused(path, value, problems(value)) if value else [required(path)]
+
+
 def numbered(items: Iterable[T] | None, path: str) -> Iterator[tuple[str, T]]:
     """Items of a list, each with its path."""
     return ((f"{path}[{index}]", item) for index, item in enumerate(items or ()))

@@ -52,7 +52,7 @@ _POD_GROUP = Strategy(
     admit=pod_groups.admit_group,
     validate=pod_group_rules.validate_group,
     validates_only_creation=True,
-    validate_update=pod_group_rules.validate_group_update,
+    validate_update=pod_group_rules.validate_group,
     validate_status=pod_group_rules.validate_group_status,
 )
 
@@ -312,7 +312,7 @@ STRATEGIES: dict[str, Strategy] = {
         prepare_update=pod_groups.complete_workload,
         validate=pod_group_rules.validate_workload,
         validates_only_creation=True,
-        validate_update=pod_group_rules.validate_workload_update,
+        validate_update=pod_group_rules.validate_workload,
     ),
     "ingresses.networking.k8s.io": Strategy(tracks_generation=True),
     "networkpolicies.networking.k8s.io": Strategy(tracks_generation=True),

@@ -12,10 +12,10 @@ from kubesched.playground.apimachinery.validation import (
     IS_NEGATIVE,
     Problems,
     choice,
+    needed,
     numbered,
     one_of,
     port_number,
-    refused,
     unchanged,
 )
 from kubesched.playground.resources.validation import scheduling
@@ -129,11 +129,7 @@ def validate_event(obj: JsonObject) -> Problems:
 
 
 def validate_runtime_class(obj: JsonObject) -> Problems:
-    handler = obj.get("handler") or ""
-    if not handler:
-        yield required("handler")
-    else:
-        yield from refused("handler", handler, label_problems(handler))
+    yield from needed("handler", obj.get("handler") or "", label_problems)
     placement = obj.get("scheduling") or {}
     yield from validate_labels(placement.get("nodeSelector") or {}, "scheduling.nodeSelector")
     yield from scheduling.tolerations(placement.get("tolerations") or (), "scheduling.tolerations")

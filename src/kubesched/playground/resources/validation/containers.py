@@ -20,6 +20,7 @@ from kubesched.playground.apimachinery.objects import Json, JsonObject
 from kubesched.playground.apimachinery.validation import (
     IS_NEGATIVE,
     Problems,
+    needed,
     not_negative,
     numbered,
     one_of,
@@ -60,10 +61,7 @@ def volumes(items: Sequence[JsonObject], path: str) -> Problems:
 def _own_name(item: JsonObject, path: str, taken: set[str]) -> Problems:
     """Problems of a name, which must be unique; adds it to `taken`."""
     name = item.get("name", "")
-    if not name:
-        yield required(f"{path}.name")
-    else:
-        yield from refused(f"{path}.name", name, label_problems(name))
+    yield from needed(f"{path}.name", name, label_problems)
     if name in taken:
         yield duplicate(f"{path}.name", name)
     taken.add(name)

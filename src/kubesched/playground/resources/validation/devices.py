@@ -116,12 +116,6 @@ def pool_name(value: str, path: str) -> Problems:
         yield from refused(path, part, dns_1123_subdomain_problems(part))
 
 
-def device_class_name(value: str, path: str) -> Problems:
-    if not value:
-        return [required(path)]
-    return [invalid(path, value, text) for text in dns_1123_subdomain_problems(value)]
-
-
 def qualified_name(value: str, path: str) -> Problems:
     """Problems of an attribute or capacity name: `id` or `domain/id`."""
     parts = value.split("/")

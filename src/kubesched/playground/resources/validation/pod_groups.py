@@ -220,11 +220,7 @@ TYPES = {
 }
 
 
-def validate_group(obj: JsonObject) -> Problems:
-    return validate_group_update(obj, None)
-
-
-def validate_group_update(new: JsonObject, old: JsonObject | None) -> Problems:
+def validate_group(new: JsonObject, old: JsonObject | None = None) -> Problems:
     """Problems of a PodGroup or CompositePodGroup; without `old`, of a new one."""
     spec, before = new["spec"], old["spec"] if old is not None else None
     yield from _object(TYPES[new["kind"]], spec, before, "spec")
@@ -248,11 +244,7 @@ def validate_group_status(obj: JsonObject) -> Problems:
     yield from _field(_CLAIM_STATUSES, claims, None, path, is_update=False)
 
 
-def validate_workload(obj: JsonObject) -> Problems:
-    return validate_workload_update(obj, None)
-
-
-def validate_workload_update(new: JsonObject, old: JsonObject | None) -> Problems:
+def validate_workload(new: JsonObject, old: JsonObject | None = None) -> Problems:
     spec = new["spec"]
     path = "spec.compositePodGroupTemplates"
     yield from _distinct_names(spec, "spec", set(_names(spec.get("podGroupTemplates"))))

@@ -7,7 +7,7 @@ from functools import partial
 from uuid import UUID
 
 from kubesched.api.field_errors import forbidden, invalid, required
-from kubesched.api.names import label_key_problems
+from kubesched.api.names import dns_1123_subdomain_problems, label_key_problems
 from kubesched.api.resource_v1 import (
     MAX_ALLOCATION_RESULTS,
     MAX_CONFIGS,
@@ -16,7 +16,7 @@ from kubesched.api.resource_v1 import (
     MAX_RESERVED_FOR,
 )
 from kubesched.playground.apimachinery.objects import JsonObject
-from kubesched.playground.apimachinery.validation import Problems, one_of, unchanged
+from kubesched.playground.apimachinery.validation import Problems, needed, one_of, unchanged
 from kubesched.playground.resources.validation import devices
 from kubesched.playground.resources.validation.scheduling import node_selector
 
@@ -137,9 +137,8 @@ def _alternative(request: JsonObject, path: str) -> Problems:
 
 
 def _wanted_devices(request: JsonObject, path: str) -> Problems:
-    yield from devices.device_class_name(
-        request.get("deviceClassName", ""), f"{path}.deviceClassName"
-    )
+    class_name = request.get("deviceClassName", "")
+    yield from needed(f"{path}.deviceClassName", class_name, dns_1123_subdomain_problems)
     yield from devices.selectors(request.get("selectors"), f"{path}.selectors")
     mode, count = request.get("allocationMode", ""), request.get("count") or 0
     if mode == "All" and count:

@@ -8,9 +8,9 @@ from functools import partial
 
 from kubesched.api import quantity
 from kubesched.api.field_errors import forbidden, invalid, required, too_long, too_many
-from kubesched.api.names import dns_1123_subdomain_problems
+from kubesched.api.names import dns_1123_label_problems, dns_1123_subdomain_problems
 from kubesched.playground.apimachinery.objects import Json, JsonObject
-from kubesched.playground.apimachinery.validation import IS_NEGATIVE, Problems, refused
+from kubesched.playground.apimachinery.validation import IS_NEGATIVE, Problems, needed, refused
 from kubesched.playground.resources.validation import devices
 from kubesched.playground.resources.validation.scheduling import node_selector
 
@@ -249,11 +249,7 @@ def _attribute_value(kind: str, value: Json, path: str) -> Problems:
 def _counters(name_field: str, entry: JsonObject, path: str) -> Problems:
     """Problems of a counter set, or of a device's consumption from one."""
     name: str = entry.get(name_field, "")
-    here = f"{path}.{name_field}"
-    if name:
-        yield from devices.dns_label(name, here)
-    else:
-        yield required(here)
+    yield from needed(f"{path}.{name_field}", name, dns_1123_label_problems)
     counters: Mapping[str, JsonObject] = entry.get("counters") or {}
     if not counters:
         yield required(f"{path}.counters")
