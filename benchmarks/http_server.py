@@ -74,7 +74,7 @@ async def pieces() -> AsyncIterator[bytes]:
 
 
 async def serve_ours(sock: socket.socket, tls: ssl.SSLContext) -> None:
-    limits = Limits(handshakes_per_s=-1.0)
+    limits = Limits(handshakes_per_s=-1.0, accepts_per_s=-1.0)
     await Listener(sock, lambda: tls, Ours(), clock=SystemClock(), limits=limits).serve()
 
 

@@ -1,6 +1,7 @@
 """HTTP/1.1 server shared by the scheduler's serving port, the embedded API server and test servers.
 
     listener       accepts connections, runs TLS handshakes, enforces limits, shuts down
+    accept_queue   accepted sockets waiting for their handshake, fair across client addresses
     connection     one connection: pipelining, keep-alive, timeouts
     exchange       one request and the state of its response
     sender         responses and streams out, with back pressure

@@ -10,12 +10,17 @@ class Limits:
     """Limits of one listener; the defaults suit the scheduler's port (probes, few scrapers)."""
 
     max_connections: int = 256
-    """Connections, handshakes included."""
+    """Connections past the accept queue, handshakes included."""
+    max_waiting: int = 512
+    """Accepted sockets whose TLS handshake has not begun."""
     descriptor_share: float = 1 / 8
-    """Share of the file descriptors for connections."""
+    """Share of the file descriptors for connections, and the same again for waiting sockets."""
+    accepts_per_s: float = 2000.0
     handshakes_per_s: float = 100.0
     handshake_burst: int = 100
     """Handshakes beyond the rate after a quiet time; an ECDSA one costs about 1 ms of CPU."""
+    waiting_s: float = 10.0
+    """Time in the accept queue."""
     handshake_s: float = 10.0
     headers_s: float = 32.0
     """From the handshake, or the first byte of a later request, to the complete head."""
@@ -51,7 +56,11 @@ class Limits:
     def within(self, descriptors: int) -> Limits:
         """These limits, with connections capped for a process with `descriptors` descriptors."""
         share = max(int(descriptors * self.descriptor_share), 1)
-        return replace(self, max_connections=min(self.max_connections, share))
+        return replace(
+            self,
+            max_connections=min(self.max_connections, share),
+            max_waiting=min(self.max_waiting, share),
+        )
 
 
 class BodyBudget:

@@ -4,31 +4,29 @@ Resources that an unauthenticated client can consume, and their bounds (figures 
 
 | Resource | Bound |
 |---|---|
-| CPU for handshakes | a rate of accepted connections; others wait in the kernel's backlog |
-| connections, handshakes included | a number, lower if descriptors are few |
+| CPU for handshakes | a rate; `accept_queue` chooses the next socket |
+| connections, before and after the handshake | a number each, lower if descriptors are few |
 | time for the handshake, the head, the body | seconds each; then cut, or a 408 for the body |
 | an idle connection | seconds |
 | memory for a head | request target, one header, number of headers, total |
 | memory for bodies | before acceptance, per request, total over all connections |
 | a client that does not read | seconds |
 
-At the connection limit, the address with the most connections loses the one idle longest. IPv6
-clients count as one address per /64 network, the smallest usually assigned to a host.
+At the connection limit, the address with the most connections loses the one idle longest.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import resource
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
-from functools import partial
 from operator import itemgetter
 
 from kubesched.base.clock import Clock
+from kubesched.base.http_server.accept_queue import AcceptQueue, WaitingSocket, fairness_key
 from kubesched.base.http_server.connection import Connection
 from kubesched.base.http_server.limits import BodyBudget, Limits
 from kubesched.base.http_server.messages import Application
@@ -38,6 +36,7 @@ from kubesched.base.rate_limit import TokenBucket
 
 log = get_logger(__name__)
 
+ACCEPT_BURST = 500
 ACCEPT_PAUSE_S = 1.0
 """Pause after an accept error, usually a lack of descriptors."""
 
@@ -59,16 +58,18 @@ class Listener:
         self._socket.setblocking(False)
         self._context = context
         self._application = application
+        self._clock = clock
         descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self.limits = (limits or Limits()).within(descriptors)
         self.budget = BodyBudget(self.limits.max_buffered_bytes)
         self.date = DateHeader(clock)
+        self._accepts = TokenBucket(self.limits.accepts_per_s, ACCEPT_BURST, clock=clock)
         self._handshake_tokens = TokenBucket(
             self.limits.handshakes_per_s, self.limits.handshake_burst, clock=clock
         )
+        self._queue = AcceptQueue(self.limits.max_waiting, clock=clock)
         self._connections: dict[Connection, None] = {}
-        self._handshakes: dict[asyncio.Task[None], tuple[str, float]] = {}
-        """The client's address, and since when."""
+        self._handshakes: dict[asyncio.Task[None], WaitingSocket] = {}
         self._is_empty = asyncio.Event()
         self._is_empty.set()
         self.evicted_count = 0
@@ -79,51 +80,57 @@ class Listener:
 
     @property
     def connection_count(self) -> int:
-        """Connections, handshakes included."""
+        """Connections past the accept queue, handshakes included."""
         return len(self._connections) + len(self._handshakes)
 
     async def serve(self) -> None:
         """Accept until cancelled. Call `close` afterwards."""
-        loop = asyncio.get_running_loop()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._sweep())
+            group.create_task(self._accept())
             while True:
                 await self._handshake_tokens.acquire(float("inf"))
-                try:
-                    sock, peer = await loop.sock_accept(self._socket)
-                except OSError as error:
-                    # Out of descriptors, or the client has disconnected. Retrying at once would
-                    # spin.
-                    log.warning("A connection could not be accepted", err=error)
-                    await asyncio.sleep(ACCEPT_PAUSE_S)
-                    continue
+                waiting = await self._queue.get()
                 if self.connection_count >= self.limits.max_connections and not self._evict_one():
-                    sock.close()
+                    waiting.sock.close()
                     continue
-                task = group.create_task(self._connect(sock))
-                self._handshakes[task] = str(peer[0]), loop.time()
-                task.add_done_callback(partial(self._handshake_done, sock))
+                task = group.create_task(self._connect(waiting))
+                self._handshakes[task] = waiting
+                task.add_done_callback(self._handshake_done)
 
-    async def _connect(self, sock: socket.socket) -> None:
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._accepts.acquire(float("inf"))
+            try:
+                connection, peer = await loop.sock_accept(self._socket)
+            except OSError as error:
+                # Out of descriptors, or the client has disconnected. Retrying at once would spin.
+                log.warning("A connection could not be accepted", err=error)
+                await asyncio.sleep(ACCEPT_PAUSE_S)
+                continue
+            self._queue.put(connection, str(peer[0]))
+
+    async def _connect(self, waiting: WaitingSocket) -> None:
         """Handshake, then HTTP. A failure affects only this client."""
         tls = self._context() if self._context is not None else None
         try:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            waiting.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: Connection(self, self._application),
-                sock,
+                waiting.sock,
                 ssl=tls,
                 ssl_handshake_timeout=self.limits.handshake_s if tls is not None else None,
                 ssl_shutdown_timeout=self.limits.close_s if tls is not None else None,
             )
         except OSError as error:
             log.info("TLS handshake failed", v=4, err=error)
-            sock.close()
+            waiting.sock.close()
 
-    def _handshake_done(self, sock: socket.socket, task: asyncio.Task[None]) -> None:
-        self._handshakes.pop(task, None)
+    def _handshake_done(self, task: asyncio.Task[None]) -> None:
+        waiting = self._handshakes.pop(task)
         if task.cancelled():  # possibly before its first step
-            sock.close()
+            waiting.sock.close()
 
     # Called by connections.
 
@@ -141,13 +148,13 @@ class Listener:
     def _evict_one(self) -> bool:
         """Close the longest idle connection of the busiest address; False if none is idle."""
         idle: dict[str, list[tuple[float, Callable[[], object]]]] = {}
-        for task, (address, since) in self._handshakes.items():
-            entry = since, partial(self._give_up, task)
-            idle.setdefault(fairness_key(address), []).append(entry)
+        for task, waiting in self._handshakes.items():
+            idle.setdefault(waiting.address, []).append((waiting.since, task.cancel))
         for connection in self._connections:
             if not connection.is_busy:
                 key = fairness_key(connection.peer.address)
-                idle.setdefault(key, []).append((connection.quiet_since, connection.abort))
+                entry = connection.quiet_since, connection.abort
+                idle.setdefault(key, []).append(entry)
         if not idle:
             return False
         most = max(idle.values(), key=lambda members: len(members))
@@ -156,15 +163,11 @@ class Listener:
         self.evicted_count += 1
         return True
 
-    def _give_up(self, task: asyncio.Task[None]) -> None:
-        """Cancel a handshake. Its place is free now; the task ends later."""
-        del self._handshakes[task]
-        task.cancel()
-
     async def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(self.limits.sweep_s)
+            self._queue.drop_older(self._clock.monotonic() - self.limits.waiting_s)
             now = loop.time()
             for connection in list(self._connections):
                 connection.check_timeouts(now)
@@ -186,6 +189,7 @@ class Listener:
     async def close(self, timeout_s: float) -> None:
         """Stop listening, let current responses finish within `timeout_s`, then abort the rest."""
         self._socket.close()
+        self._queue.close()
         self.drop_idle()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
@@ -209,16 +213,3 @@ async def running(listener: Listener, *, close_s: float = 1.0) -> AsyncIterator[
         finally:
             task.cancel()
             await listener.close(close_s)
-
-
-def fairness_key(address: str) -> str:
-    """The address that limits are counted by."""
-    if ":" not in address:
-        return address
-    try:
-        parsed = ipaddress.IPv6Address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if parsed.ipv4_mapped is not None:
-        return str(parsed.ipv4_mapped)
-    return str(ipaddress.IPv6Address(int(parsed) >> 64 << 64))

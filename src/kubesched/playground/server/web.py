@@ -32,7 +32,9 @@ STREAM_HEADERS: Final = {"Cache-Control": "no-cache, private"}
 
 LIMITS: Final = Limits(
     max_connections=4096,
+    max_waiting=4096,
     descriptor_share=0.75,
+    accepts_per_s=5000.0,
     handshakes_per_s=1000.0,
     handshake_burst=1000,
     headers_s=60.0,

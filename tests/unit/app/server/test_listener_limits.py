@@ -67,7 +67,7 @@ async def test_a_client_that_says_nothing_after_its_handshake_is_cut(serve, cont
 
 
 async def test_a_client_that_never_shakes_hands_is_cut(serve, context):
-    running = await serve(limits=Limits(handshake_s=0.2))
+    running = await serve(limits=Limits(waiting_s=0.2, sweep_s=0.05))
     reader, writer = await asyncio.open_connection("127.0.0.1", running.listener.port)
     assert await ended(reader) == b""
     await close(writer)
@@ -85,7 +85,7 @@ async def test_a_probe_gets_through_while_another_address_floods(serve, context)
     """All places are taken by clients of one address that stop in the middle; another address is
     served at once.
     """
-    limits = Limits(max_connections=10, handshakes_per_s=1e6, handshake_s=600.0)
+    limits = Limits(max_connections=10, max_waiting=20, handshakes_per_s=1e6, handshake_s=600.0)
     running = await serve(limits=limits)
     port = running.listener.port
     crowd = []
@@ -106,15 +106,15 @@ async def test_a_probe_gets_through_while_another_address_floods(serve, context)
 @pytest.mark.parametrize(
     ("descriptors", "places"),
     [
-        pytest.param(1_000_000, 256, id="many descriptors change nothing"),
-        pytest.param(1024, 128, id="few descriptors leave room for the API server"),
-        pytest.param(64, 8, id="very few"),
-        pytest.param(4, 1, id="there is always one place"),
+        pytest.param(1_000_000, (256, 512), id="many descriptors change nothing"),
+        pytest.param(1024, (128, 128), id="few descriptors leave room for the API server"),
+        pytest.param(64, (8, 8), id="very few"),
+        pytest.param(4, (1, 1), id="there is always one place"),
     ],
 )
 def test_places_are_fewer_where_few_descriptors_may_be_open(descriptors, places):
     limits = Limits().within(descriptors)
-    assert limits.max_connections == places
+    assert (limits.max_connections, limits.max_waiting) == places
 
 
 async def test_errors_of_accepting_do_not_spin(serve, context, monkeypatch):
