@@ -107,7 +107,7 @@ def convert(value: object, type_: type[T]) -> T:
         return msgspec.convert(value, type_)
     except DECODE_ERRORS as error:
         try:
-            return msgspec.convert(_without_nulls(value), type_)
+            return msgspec.convert(without_nulls(value), type_)
         except DECODE_ERRORS:
             raise _malformed(error, type_, value) from None
 
@@ -133,16 +133,17 @@ def _decode_without_nulls(data: bytes | str, type_: type[T], error: Exception) -
             _type_name(type_), "", f"not valid JSON: {reworded(not_json)}"
         ) from None
     try:
-        return msgspec.convert(_without_nulls(value), type_)
+        return msgspec.convert(without_nulls(value), type_)
     except DECODE_ERRORS:
         raise _malformed(error, type_, value) from None
 
 
-def _without_nulls(value: object) -> object:
+def without_nulls(value: Any) -> Any:  # noqa: ANN401  # any JSON value
+    """Without fields that are null: to an API server they are the same as absent ones."""
     if isinstance(value, dict):
-        return {k: _without_nulls(v) for k, v in value.items() if v is not None}
+        return {k: without_nulls(v) for k, v in value.items() if v is not None}
     if isinstance(value, list):
-        return [_without_nulls(v) for v in value]
+        return [without_nulls(v) for v in value]
     return value
 
 

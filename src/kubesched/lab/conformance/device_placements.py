@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from msgspec import structs, to_builtins
 
+from kubesched.api.codec import without_nulls
 from kubesched.api.core_v1 import Pod
 from kubesched.api.meta import Record
 from kubesched.api.names import key_of
@@ -127,7 +128,7 @@ class DeviceCluster:
             (expected.pre_bind, expected.waits_for_binding_conditions),
             (error, is_waiting),
         )
-        writes = _without_nulls(expected.writes or [])
+        writes = without_nulls(expected.writes or [])
         yield Finding(Aspect.WRITES, writes, list(self._client.writes))
 
     def _forget(self, plugin: DynamicResources, state: DRAState, pod: Pod) -> None:
@@ -181,13 +182,6 @@ def masked(allocation: JsonObject) -> JsonObject:
     if "allocationTimestamp" in allocation:
         allocation["allocationTimestamp"] = "*"
     return allocation
-
-
-def _without_nulls(value: Any) -> Any:  # noqa: ANN401  # any JSON value
-    """Fields that are null mean the same to an API server as fields that are absent."""
-    if isinstance(value, dict):
-        return {name: _without_nulls(inner) for name, inner in value.items() if inner is not None}
-    return [_without_nulls(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _mask_shares(devices: Iterable[JsonObject]) -> None:

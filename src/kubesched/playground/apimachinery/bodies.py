@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+from kubesched.api.codec import without_nulls
 from kubesched.base.errors import BadRequest
 from kubesched.playground.apimachinery import autoscaler_v1
 from kubesched.playground.apimachinery.catalog import ResourceInfo
@@ -16,7 +17,7 @@ from kubesched.playground.apimachinery.schema.decoding import (
     unknown_fields,
 )
 from kubesched.playground.apimachinery.schema.structural import fill_defaults, prune
-from kubesched.playground.apimachinery.serialization import duplicate_fields, strip_nulls
+from kubesched.playground.apimachinery.serialization import duplicate_fields
 
 FieldValidation: TypeAlias = Literal["Strict", "Warn", "Ignore"]
 
@@ -82,11 +83,11 @@ def undeclared_fields(
 def strip_nulls_of(resource: ResourceInfo, obj: JsonObject) -> JsonObject:
     """Strip nulls that mean absence: from a custom resource's metadata, else everywhere."""
     if resource.schema is None:
-        stripped: JsonObject = strip_nulls(obj)
+        stripped: JsonObject = without_nulls(obj)
         return stripped
     for name in ("apiVersion", "kind", "metadata"):
         if name in obj:
-            obj[name] = strip_nulls(obj[name])
+            obj[name] = without_nulls(obj[name])
             if obj[name] is None:
                 del obj[name]
     return obj

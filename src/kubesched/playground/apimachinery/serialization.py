@@ -6,6 +6,7 @@ import json
 
 import msgspec
 
+from kubesched.api.codec import without_nulls
 from kubesched.base.errors import BadRequest, RequestEntityTooLarge
 from kubesched.playground.apimachinery.objects import Json, JsonObject, decode
 
@@ -20,7 +21,7 @@ def check_size(body: bytes) -> None:
 
 def decode_json(body: bytes) -> Json:
     value = decode_raw_json(body)
-    return strip_nulls(value) if b"null" in body else value
+    return without_nulls(value) if b"null" in body else value
 
 
 def decode_raw_json(body: bytes) -> Json:
@@ -78,7 +79,7 @@ def decode_yaml(body: bytes, *, keeps_nulls: bool = False) -> Json:
 
     try:
         value = load(body)
-        return value if keeps_nulls else strip_nulls(value)
+        return value if keeps_nulls else without_nulls(value)
     except DuplicateKeyError as error:
         raise BadRequest(
             f"error strict decoding YAML: yaml: unmarshal errors:\n  {error}"
@@ -95,12 +96,3 @@ def decode_protobuf_body(body: bytes) -> JsonObject:
         return decode_protobuf(body)
     except (ProtobufError, msgspec.DecodeError, OverflowError) as error:
         raise BadRequest(f"unable to decode the protobuf body: {error}") from None
-
-
-def strip_nulls(value: Json) -> Json:
-    """Remove null fields: to a typed server, null and absent are the same."""
-    if isinstance(value, dict):
-        return {key: strip_nulls(item) for key, item in value.items() if item is not None}
-    if isinstance(value, list):
-        return [strip_nulls(item) for item in value]
-    return value
