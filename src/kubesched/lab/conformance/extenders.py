@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -18,8 +18,6 @@ from kubesched.lab.conformance.sequences import ExtenderPolicy, Json
 
 HOST = "http://extender.example"
 """Placeholder for the server's address; an extender's path is its name."""
-
-Verb = Literal["filter", "prioritize", "preempt", "bind"]
 
 
 class Cluster(msgspec.Struct, frozen=True):

@@ -30,13 +30,20 @@ from kubesched.lab.conformance.recordings import (
     Placement,
     Recorded,
     RecordingError,
+    SelectedDevice,
     Selector,
     read_recordings,
 )
 from kubesched.lab.conformance.replay import replay
-from kubesched.lab.conformance.selectors import compare_selector
 from kubesched.lab.conformance.sequences import GroupSequence, Sequence
+from kubesched.playground.resources.validation.devices import compile_problem
+from kubesched.plugins.dynamic_resources.structured.selectors import (
+    DeviceContent,
+    DeviceSelectors,
+    SelectorFailure,
+)
 
+_RUN_TIME_ERROR = "CEL runtime error: "
 SHIPPED = Path(__file__).with_name("recorded.jsonl.gz")
 """Sequences with kube-scheduler's answers, for use without its binary."""
 
@@ -125,7 +132,7 @@ def _evaluate(
     content, agrees = recorded.content, True
     judged: Iterator[tuple[Judged, list[Finding]]]
     if isinstance(content, Selector):
-        judged = iter([(Judged(selector=content.expression), list(compare_selector(content)))])
+        judged = iter([(Judged(selector=content.expression), list(_compare_selector(content)))])
     elif isinstance(content, GroupSequence):
         judged = ((Judged(step=step), found) for step, found in compare_groups(content))
     else:
@@ -207,3 +214,26 @@ def _decisions(
     decisions = replay(msgspec.structs.replace(sequence, steps=sequence.steps[: last + 1]), gates)
     for at, step, decision in expected:
         yield Judged(step.key), list(compare_decisions(decision, decisions[at]))
+
+
+def _compare_selector(selector: Selector) -> Iterator[Finding]:
+    """Compile and evaluate an expression on every recorded device."""
+    compile_error = compile_problem(selector.expression)
+    yield Finding(Aspect.COMPILATION, selector.compile_error, compile_error)
+    if selector.compile_error or compile_error:
+        return
+    selectors = DeviceSelectors()
+    for device, expected in zip(selector.devices, selector.results, strict=True):
+        got = _verdict(selectors, selector.expression, device)
+        yield Finding(Aspect.SELECTION, expected, got, device=_described(device))
+
+
+def _verdict(selectors: DeviceSelectors, expression: str, device: SelectedDevice) -> bool | str:
+    try:
+        return selectors.matches(expression, DeviceContent(device.driver, device))
+    except SelectorFailure as failure:
+        return str(failure).removeprefix(_RUN_TIME_ERROR)
+
+
+def _described(device: SelectedDevice) -> str:
+    return f"of {device.driver} with {', '.join(device.attributes or ()) or 'no attributes'}"

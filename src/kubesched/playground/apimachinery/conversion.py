@@ -6,7 +6,7 @@ as `scheduling.k8s.io/v1beta1`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from kubesched.playground.apimachinery.autoscaler_v1 import autoscaler_from_v1, autoscaler_to_v1
 from kubesched.playground.apimachinery.objects import JsonObject
@@ -23,29 +23,21 @@ _TO_EVENTS_V1 = {
 _TO_CORE = {there: here for here, there in _TO_EVENTS_V1.items()}
 
 
-def event_to_events_v1(event: JsonObject) -> JsonObject:
-    """Convert a stored event to `events.k8s.io/v1`."""
-    renamed = {_TO_EVENTS_V1.get(key, key): value for key, value in event.items()}
-    renamed["apiVersion"] = "events.k8s.io/v1"
-    return renamed
+def _renaming(
+    api_version: str, names: Mapping[str, str] = {}
+) -> Callable[[JsonObject], JsonObject]:
+    """A conversion between versions whose fields differ at most in their names."""
+    return lambda obj: {
+        **{names.get(key, key): value for key, value in obj.items()},
+        "apiVersion": api_version,
+    }
 
 
-def event_from_events_v1(event: JsonObject) -> JsonObject:
-    """Convert an `events.k8s.io/v1` event to its stored form."""
-    renamed = {_TO_CORE.get(key, key): value for key, value in event.items()}
-    renamed["apiVersion"] = "v1"
-    return renamed
-
-
-def _with_version(api_version: str) -> Callable[[JsonObject], JsonObject]:
-    """A conversion between versions with the same fields."""
-    return lambda obj: {**obj, "apiVersion": api_version}
-
-
+_EVENTS = (_renaming("v1", _TO_CORE), _renaming("events.k8s.io/v1", _TO_EVENTS_V1))
 _GROUPS_V1ALPHA3 = "scheduling.k8s.io/v1alpha3"
-_SAME_FIELDS = (_with_version("scheduling.k8s.io/v1beta1"), _with_version(_GROUPS_V1ALPHA3))
+_SAME_FIELDS = (_renaming("scheduling.k8s.io/v1beta1"), _renaming(_GROUPS_V1ALPHA3))
 CONVERTED: dict[tuple[str, str], tuple[Callable[[JsonObject], JsonObject], ...]] = {
-    ("events.k8s.io/v1", "Event"): (event_from_events_v1, event_to_events_v1),
+    ("events.k8s.io/v1", "Event"): _EVENTS,
     ("autoscaling/v1", "HorizontalPodAutoscaler"): (autoscaler_from_v1, autoscaler_to_v1),
     (_GROUPS_V1ALPHA3, "PodGroup"): _SAME_FIELDS,
     (_GROUPS_V1ALPHA3, "Workload"): _SAME_FIELDS,
