@@ -113,10 +113,6 @@ class Executor:
         finally:
             self._rehearsed = None
 
-    @property
-    def is_rehearsing(self) -> bool:
-        return self._rehearsed is not None
-
     def is_idle(self) -> bool:
         """True if no eviction is in progress and no preemptor is held back."""
         return not (self._preempting or self._kept_back)

@@ -12,6 +12,8 @@ from kubesched.playground.apimachinery.objects import (
     is_deleting,
     parse_timestamp,
     spec_of,
+    status_of,
+    with_condition,
 )
 
 SUCCEEDED = "Succeeded"
@@ -74,3 +76,11 @@ def taints_of(node: JsonObject) -> list[Taint]:
 
 def tolerations_of(pod_spec: JsonObject) -> list[Toleration]:
     return msgspec.convert(pod_spec.get("tolerations") or [], list[Toleration])
+
+
+def disrupted(
+    pod: JsonObject, now: float, reason: str, message: str, extra: JsonObject | None = None
+) -> list[JsonObject]:
+    """The pod's conditions with one that tells its owner why it goes."""
+    known, name = status_of(pod).get("conditions"), "DisruptionTarget"
+    return with_condition(known, name, "True", now, reason=reason, message=message, extra=extra)

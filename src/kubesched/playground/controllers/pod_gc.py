@@ -11,9 +11,8 @@ from kubesched.playground.apimachinery.objects import (
     is_deleting,
     name_of,
     status_of,
-    with_condition,
 )
-from kubesched.playground.apimachinery.pods import FAILED, is_finished
+from kubesched.playground.apimachinery.pods import FAILED, disrupted, is_finished
 from kubesched.playground.client.controller import Controller, ControllerContext
 from kubesched.playground.client.informers import BY_NODE, Index
 
@@ -71,18 +70,9 @@ class PodGcController(Controller[str]):
         """Record in the status why the pod was terminated."""
         if is_finished(pod):
             return
-        status = {
-            **status_of(pod),
-            "phase": FAILED,
-            "conditions": with_condition(
-                status_of(pod).get("conditions"),
-                "DisruptionTarget",
-                "True",
-                self.clock.now(),
-                reason="DeletionByPodGC",
-                message="PodGC: node no longer exists",
-            ),
-        }
+        why = ("DeletionByPodGC", "PodGC: node no longer exists")
+        conditions = disrupted(pod, self.clock.now(), *why)
+        status = {**status_of(pod), "phase": FAILED, "conditions": conditions}
         self.api.patch_object("pods", pod, {"status": status}, "status")
 
     def _node_changed(self, kind: str, node: JsonObject, old: JsonObject | None) -> None:

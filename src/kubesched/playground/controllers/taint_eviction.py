@@ -15,11 +15,10 @@ from kubesched.playground.apimachinery.objects import (
     key_of,
     name_of,
     spec_of,
-    status_of,
     uid_of,
-    with_condition,
 )
 from kubesched.playground.apimachinery.pods import (
+    disrupted,
     is_finished,
     node_name_of,
     taints_of,
@@ -64,14 +63,8 @@ class TaintEvictionController(Controller[str]):
 
     def _evict(self, pod: JsonObject) -> None:
         self.normal(pod, "TaintManagerEviction", f"Marking for deletion Pod {key_of(pod)}")
-        conditions = with_condition(
-            status_of(pod).get("conditions"),
-            "DisruptionTarget",
-            "True",
-            self.clock.now(),
-            reason="DeletionByTaintManager",
-            message="Taint manager: deleting due to NoExecute taint",
-        )
+        why = ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint")
+        conditions = disrupted(pod, self.clock.now(), *why)
         try:
             self.api.patch_object("pods", pod, {"status": {"conditions": conditions}}, "status")
         except NotFound:

@@ -8,10 +8,10 @@ from kubesched.base.errors import ServerError, TooManyRequests
 from kubesched.playground.apimachinery.objects import (
     JsonObject,
     is_deleting,
+    status_of,
     timestamp,
-    with_condition,
 )
-from kubesched.playground.apimachinery.pods import is_ready, phase_of
+from kubesched.playground.apimachinery.pods import disrupted, is_ready, phase_of
 from kubesched.playground.apimachinery.selectors import selector_matches
 from kubesched.playground.registry.deletion import DeleteOptions, check_preconditions
 from kubesched.playground.registry.rest_storage import RestStorage
@@ -106,17 +106,9 @@ def _refusal(name: str, explanation: str, *, retry_after_s: float | None = None)
 
 def _disrupted(pod: JsonObject, now: float) -> JsonObject:
     """The pod with the condition that tells its owner why it goes."""
-    status = pod.get("status") or {}
-    conditions = with_condition(
-        status.get("conditions"),
-        "DisruptionTarget",
-        "True",
-        now,
-        reason="EvictionByEvictionAPI",
-        message="Eviction API: evicting",
-        extra={"lastProbeTime": None},
-    )
-    return {**pod, "status": {**status, "conditions": conditions}}
+    why = ("EvictionByEvictionAPI", "Eviction API: evicting")
+    conditions = disrupted(pod, now, *why, extra={"lastProbeTime": None})
+    return {**pod, "status": {**status_of(pod), "conditions": conditions}}
 
 
 def _charged(budget: JsonObject, pod_name: str, now: str) -> JsonObject:
