@@ -13,6 +13,8 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from kubesched.api.codec import Preserved
+from kubesched.api.coordination_v1 import Lease
 from kubesched.api.core_v1 import ObjectReference
 from kubesched.app.connecting import Connections
 from kubesched.app.control_thread import ControlThread, run_on
@@ -28,7 +30,6 @@ from kubesched.client.leader_election import (
     LeaderElector,
     LeaderMetrics,
 )
-from kubesched.client.lease_client import RestLeaseClient
 from kubesched.client.rest import RestClient
 from kubesched.client.transport import Transport
 from kubesched.config.features import FeatureGates
@@ -217,3 +218,21 @@ def make_elector(
         rng=random,
         metrics=metrics,
     )
+
+
+class RestLeaseClient:
+    """A `leader_election.LeaseClient`; needs a separate client, or it queues behind requests."""
+
+    def __init__(self, client: RestClient, *, namespace: str, name: str) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._name = name
+
+    async def get(self) -> Preserved[Lease]:
+        return await self._client.get_preserved(Lease, self._name, self._namespace)
+
+    async def create(self, lease: Lease) -> Preserved[Lease]:
+        return await self._client.create_preserved(lease)
+
+    async def update(self, lease: Preserved[Lease]) -> Preserved[Lease]:
+        return await self._client.update_preserved(lease)

@@ -20,14 +20,13 @@ from random import Random
 from typing import TYPE_CHECKING, Self
 
 from kubesched.api.core_v1 import Pod
-from kubesched.app.server import plugins_page, self_signed, shadow_page, tls
+from kubesched.app.server import self_signed, shadow_page, tls
 from kubesched.app.server.access_metrics import AccessMetrics
 from kubesched.app.server.authentication import Authenticator, TokenReviewer
 from kubesched.app.server.authorization import Authorizer
 from kubesched.app.server.health import Check, HealthMetrics, HealthPages
 from kubesched.app.server.metrics_pages import MetricsPage, ResourcesPage
-from kubesched.app.server.pages import ConfigPage, FlagsPage, StatusPage
-from kubesched.app.server.plugins_page import PluginsPage
+from kubesched.app.server.pages import ConfigPage, FlagsPage, PluginsPage, StatusPage
 from kubesched.app.server.profiling import DebugPages
 from kubesched.app.server.requests import Page
 from kubesched.app.server.secure_server import SecureServer
@@ -175,7 +174,7 @@ class Serving:
             clock=self._clock,
         )
         pages, prefixes = self._pages(settings, exposed)
-        pages[plugins_page.PATH] = PluginsPage(exposed.plugins)
+        pages["/debug/plugins"] = PluginsPage(exposed.plugins)
         if settings.config.has_shadows:
             pages[shadow_page.PATH] = ShadowPage(exposed.shadows, authorizer)
         if exposed.page is not None:

@@ -7,10 +7,10 @@ plugin over every node. It is the reference, and the fallback for pods that the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -34,10 +34,10 @@ from kubesched.scheduler.batching import Batching, RankedNodes
 from kubesched.scheduler.classes import Best, ClassEngine, PodClass, Walk, Walked
 from kubesched.scheduler.host_choice import heap_winner
 from kubesched.scheduler.rescoring import rescored
-from kubesched.scheduler.score_log import SCORES_VERBOSITY, log_scores
 
 log = get_logger(__name__)
 
+SCORES_VERBOSITY: Final = 10
 MIN_FEASIBLE_NODES_TO_FIND = 100
 MIN_FEASIBLE_NODES_PERCENTAGE = 5
 
@@ -547,3 +547,27 @@ class SchedulingAlgorithm:
 
     def fits_nowhere(self, pod: PodInfo, diagnosis: Diagnosis) -> Status:
         return Status(Code.UNSCHEDULABLE, error=FitError(pod.key, self.table.node_count, diagnosis))
+
+
+def log_scores(names: Sequence[str], pod: Pod, rows: Indices, outcome: ScoreOutcome) -> None:
+    """Log weighted scores by plugin, and totals: a record per node and plugin."""
+    columns, totals = outcome.columns, outcome.totals
+    for index, row in enumerate(rows.tolist()):
+        node = names[row]
+        by_plugin = {name: int(column[index]) for name, column in columns.items()}
+        for plugin, score in (by_plugin | outcome.constants).items():
+            log.info(
+                "Plugin scored node for pod",
+                v=SCORES_VERBOSITY,
+                pod=pod,
+                plugin=plugin,
+                node=node,
+                score=score,
+            )
+        log.info(
+            "Calculated node's final score for pod",
+            v=SCORES_VERBOSITY,
+            pod=pod,
+            node=node,
+            score=int(totals[index]),
+        )

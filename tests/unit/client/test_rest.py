@@ -19,6 +19,7 @@ from kubesched.api.core_v1 import ConfigMap, Node, PersistentVolume, Pod
 from kubesched.api.kinds import Kind
 from kubesched.api.meta import DeleteOptions, ObjectMeta
 from kubesched.api.status import MAX_RETRY_AFTER_S
+from kubesched.app.replica import RestLeaseClient
 from kubesched.app.scheduling_calls import CarefulCalls
 from kubesched.base.clock import ManualClock
 from kubesched.base.errors import (
@@ -38,7 +39,6 @@ from kubesched.base.rate_limit import TokenBucket
 from kubesched.client import patch as patches
 from kubesched.client.event_series import EventEntry, Reporter
 from kubesched.client.exchange import BufferedResponse
-from kubesched.client.lease_client import RestLeaseClient
 from kubesched.client.rest import RestClient, user_agent
 from kubesched.client.retry import RetryPolicy, parse_retry_after
 

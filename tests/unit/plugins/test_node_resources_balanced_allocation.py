@@ -10,8 +10,10 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.status import Code
-from kubesched.plugins.node_resources.balance import balances
-from kubesched.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
+from kubesched.plugins.node_resources.balanced_allocation import (
+    NodeResourcesBalancedAllocation,
+    balances,
+)
 from kubesched.testing import make_node, make_pod
 
 GPU = "example.com/gpu"

@@ -76,7 +76,7 @@ def _is_sweep(args: argparse.Namespace) -> bool:
 
 def _swept(args: argparse.Namespace) -> Iterator[SimulationResult | _Failed]:
     """The runs in order of their seeds, from any worker."""
-    from kubesched.app.simulated_cells import SimulationSettings, decode, keyed, simulate_cell
+    from kubesched.app.simulated import SimulationSettings, decode, keyed, simulate_cell
 
     settings = SimulationSettings(args.faults, tuple(args.with_))
     seeds = range(args.seed, args.seed + args.runs)

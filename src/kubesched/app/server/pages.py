@@ -9,6 +9,8 @@ from random import Random
 from time import gmtime, strftime
 from typing import Final
 
+from msgspec import to_builtins
+
 from kubesched.api.yaml_nodes import Plain
 from kubesched.app.server.requests import PageRequest, accepted_types
 from kubesched.app.server.responses import json_body, not_acceptable, rendered, text
@@ -16,6 +18,7 @@ from kubesched.base.clock import Clock
 from kubesched.base.http_server.messages import Response
 from kubesched.config.output import to_yaml
 from kubesched.config.versions import Versions
+from kubesched.scheduler.plugin_profile import PluginProfile, as_text
 
 COMPONENT: Final = "kube-scheduler"
 WARNING: Final = (
@@ -145,3 +148,16 @@ def _with_deprecation(response: Response, kind: str) -> Response:
         'version."'
     )
     return replace(response, headers={**(response.headers or {}), "Warning": note})
+
+
+@dataclass(frozen=True, slots=True)
+class PluginsPage:
+    """What plugins cost, as JSON, or as text for clients that prefer it."""
+
+    read: Callable[[], PluginProfile]
+
+    async def __call__(self, request: PageRequest) -> Response:
+        profile = self.read()
+        if any(wanted.name == "text/plain" for wanted in accepted_types(request.accept)[:1]):
+            return text(as_text(profile))
+        return json_body(to_builtins(profile), indent=2 if request.pretty else None)

@@ -15,6 +15,7 @@ The outcome equals `victims.select_victims` for each node.
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 
@@ -22,18 +23,20 @@ from kubesched.api.host_ports import HostPort
 from kubesched.framework.extenders import Victims
 from kubesched.framework.interfaces import FilterPlugin
 from kubesched.framework.nodes.columns import Indices, Ints, Mask
-from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.node_table import CPU, EPHEMERAL_STORAGE, MEMORY, NodeTable
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nodes.priorities import Below
 from kubesched.framework.nodes.views import BulkWhatIfColumns
 from kubesched.framework.preemption.budgets import Budgets
 from kubesched.framework.preemption.candidates import PRIORITY_OFFSET, Candidate
-from kubesched.framework.preemption.importance import NOT_STARTED
-from kubesched.framework.preemption.row_pods import NATIVE_RESOURCES, LowerPods
+from kubesched.framework.preemption.importance import NOT_STARTED, started_us
 from kubesched.framework.preemption.victims import Preemptor
 from kubesched.framework.runtime.filter import FilterOutcome, run_filters
 from kubesched.framework.runtime.nominated import Rivals, rivals_of
 from kubesched.framework.status import Status
+
+NATIVE_RESOURCES: Final = 3
+assert (CPU, MEMORY, EPHEMERAL_STORAGE) == (0, 1, 2), "amounts follow the table's resource index"
 
 
 class Broken(Exception):
@@ -316,3 +319,31 @@ class VictimColumns:
 
     def candidates(self) -> list[Candidate]:
         return [self.candidate(index) for index in range(len(self))]
+
+
+class LowerPods:
+    """The pods below a priority on some rows: row after row, in table order."""
+
+    def __init__(self, table: NodeTable, rows: Indices, priority: int) -> None:
+        pods: list[PodInfo] = []
+        counts: list[int] = []
+        for row in rows.tolist():
+            lower = [pod for pod in table.pods[row].values() if pod.priority < priority]
+            pods += lower
+            counts.append(len(lower))
+        requests = [pod.requests for pod in pods]
+        self.pods = pods
+        self.counts: Indices = np.array(counts, dtype=np.intp)
+        """Number of pods per row."""
+        self.priority: Ints = np.array([pod.priority for pod in pods], dtype=np.int64)
+        self.started: Ints = np.array([started_us(pod.pod) for pod in pods], dtype=np.int64)
+        self.amounts: Ints = np.array(
+            (
+                [request.milli_cpu for request in requests],
+                [request.memory for request in requests],
+                [request.ephemeral_storage for request in requests],
+            ),
+            dtype=np.int64,
+        )
+        """Requests, (resources, pods), in the order of the table's resource index."""
+        self.have_scalars = any(request.scalars for request in requests)

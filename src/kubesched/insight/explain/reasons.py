@@ -199,10 +199,3 @@ def code_of_reason(reason: str, status: Status) -> ReasonCode:
         if status.code.upstream_name != "UnschedulableAndUnresolvable"
         else REJECTED_FOR_GOOD
     )
-
-
-def all_codes() -> list[ReasonCode]:
-    """All codes by name, for the documentation and the tests."""
-    named = [value for value in globals().values() if isinstance(value, ReasonCode)]
-    listed = [*named, *_BY_REASON.values(), *(code for _, code in _BY_PATTERN)]
-    return sorted({code.code: code for code in listed}.values(), key=lambda code: code.code)

@@ -1,4 +1,4 @@
-"""The list of decisions from any source: one record per attempt, oldest first.
+"""The list of decisions from any source, oldest first, and the states of a recording before them.
 
 A scheduler's ring holds the last 10,000 attempts, a recording all of its own. For any other cluster
 the PodScheduled conditions give the time of each pod's last decision.
@@ -6,7 +6,8 @@ the PodScheduled conditions give the time of each pod's last decision.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from itertools import islice
 from typing import Any, Final
 
@@ -15,14 +16,18 @@ import msgspec
 from kubesched.api.core_v1 import Pod
 from kubesched.api.names import key_of
 from kubesched.api.times import parse_time
+from kubesched.config.features import FeatureGates
+from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.framework.pod_status import REASON_UNSCHEDULABLE
 from kubesched.insight.explain.explainer import condition_of
+from kubesched.insight.page.source import View, view_of_state
 from kubesched.insight.recording.reader import RecordingReader, Run
 from kubesched.insight.recording.records import Attempt, Decision
 from kubesched.scheduler.decisions import Decision as RingEntry
 from kubesched.scheduler.decisions import DecisionRing
 
 LIMIT: Final = 10_000
+KEPT_MOMENTS: Final = 6
 SCHEDULED, UNSCHEDULABLE, ERROR = "scheduled", "unschedulable", "error"
 
 
@@ -144,3 +149,44 @@ def _timed(pods: Iterable[Pod]) -> Iterator[tuple[float, str, str, str, str]]:
 
 def as_json(listed: Iterable[Listed], count: int) -> dict[str, Any]:
     return {"fields": FIELDS, "count": count, "rows": list(islice(listed, LIMIT))}
+
+
+class Moments:
+    """Views of the past. Blocking: call it in a thread, one call at a time."""
+
+    def __init__(
+        self,
+        reader: Callable[[], RecordingReader],
+        config: KubeSchedulerConfiguration,
+        gates: FeatureGates,
+    ) -> None:
+        self.reader = reader
+
+        @lru_cache(KEPT_MOMENTS)
+        def view(wall_time: float | None, attempt: int | None) -> View:
+            return view_of_state(reader().state_at(wall_time, attempt), config, gates)
+
+        self._view = view
+
+    def at(self, wall_time: float) -> View:
+        """The cluster at a wall-clock time.
+
+        Raises:
+            RecordingError: the recording does not reach back that far, or is damaged.
+        """
+        return self._view(wall_time, None)
+
+    def before_attempt(self, number: int) -> View:
+        """The cluster right before an attempt of the last run.
+
+        Raises RecordingError as `at` does.
+        """
+        return self._view(None, number)
+
+    def attempts(self) -> list[Listed]:
+        return from_recording(self.reader())
+
+    def span(self) -> tuple[float, float]:
+        """The first and last available time."""
+        reader = self.reader()
+        return reader.segments[0].header.wall_time, reader.end()

@@ -18,8 +18,8 @@ from kubesched.base.http_server.messages import Response
 from kubesched.base.version import __version__
 from kubesched.insight.page import assets, attempts, columns, nodes, pending
 from kubesched.insight.page.access import with_headers
+from kubesched.insight.page.attempts import Moments
 from kubesched.insight.page.decision import MatrixSelection
-from kubesched.insight.page.moments import Moments
 from kubesched.insight.page.nodes import device_columns
 from kubesched.insight.page.source import Busy, Source, Turns, View, view_of_state
 from kubesched.insight.page.updates import Updates

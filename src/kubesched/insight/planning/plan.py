@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from msgspec import structs
 
 from kubesched.api.apps_v1 import ReplicaSet, StatefulSet
@@ -19,6 +20,7 @@ from kubesched.config.defaults import without_extenders
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.load import default_config
 from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.registry import Registry
 from kubesched.insight.explain.workloads import find_workload
 from kubesched.insight.planning.drain import Drain, choose_nodes
@@ -31,6 +33,7 @@ from kubesched.insight.planning.existing_workloads import (
 )
 from kubesched.insight.planning.manifests import Manifest
 from kubesched.insight.planning.model import (
+    Amount,
     Evicted,
     Kept,
     Moved,
@@ -41,7 +44,6 @@ from kubesched.insight.planning.model import (
 )
 from kubesched.insight.planning.nodes import NewNodes, add_nodes, put_node
 from kubesched.insight.planning.stops import stop_of, zone_of
-from kubesched.insight.planning.utilisation import tightest, utilisation_of
 from kubesched.insight.planning.workloads import Workloads
 from kubesched.insight.state.budgets import Budgets
 from kubesched.insight.state.cluster_state import ClusterState
@@ -361,3 +363,42 @@ def _as_new(pod: Pod) -> Pod:
     if not pod.status.nominated_node_name:
         return pod
     return structs.replace(pod, status=structs.replace(pod.status, nominated_node_name=""))
+
+
+def utilisation_of(world: PlannedCluster) -> Utilisation:
+    """Requests and allocatable of all nodes that are not cordoned, in total and by zone."""
+    table = world.assembly.table
+    rows_by_zone: dict[str, list[int]] = {}
+    for node in world.objects(Node):
+        row = table.row_of.get(node.metadata.name)
+        if row is not None and not node.spec.unschedulable:
+            rows_by_zone.setdefault(zone_of(node), []).append(row)
+    rows = [row for zone_rows in rows_by_zone.values() for row in zone_rows]
+    return Utilisation(
+        nodes=len(rows),
+        resources=_sums(table, rows),
+        zones={zone: _sums(table, rows_by_zone[zone]) for zone in sorted(rows_by_zone)},
+    )
+
+
+def _sums(table: NodeTable, rows: list[int]) -> dict[str, Amount]:
+    at = np.array(rows, dtype=np.intp)
+    sums = {}
+    for resource, index in table.resource_index.items():
+        allocatable = int(table.allocatable[index].array[at].sum())
+        requested = int(table.requested[index].array[at].sum())
+        if allocatable:
+            sums[resource] = Amount(requested=requested, allocatable=allocatable)
+    if allowed := int(table.allowed_pods.array[at].sum()):
+        sums["pods"] = Amount(requested=int(table.pod_count.array[at].sum()), allocatable=allowed)
+    return sums
+
+
+def tightest(utilisation: Utilisation) -> str:
+    """The resource with the largest requested share; empty without nodes."""
+    resources = utilisation.resources
+    return max(
+        resources,
+        key=lambda name: resources[name].requested / resources[name].allocatable,
+        default="",
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import Any
 
 from kubesched.api.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
@@ -13,7 +14,6 @@ from kubesched.api.scheduling_v1beta1 import PodGroup
 from kubesched.insight.state.virtual_loop import OWNER, SENDER
 from kubesched.lab.simulation import storage
 from kubesched.lab.simulation.audit import Decisions
-from kubesched.lab.simulation.capacity import less_demanding, overcommitment, roomier
 from kubesched.lab.simulation.census import Census
 from kubesched.lab.simulation.cluster import SimulatedCluster
 from kubesched.lab.simulation.device_checks import DeviceChecks
@@ -27,6 +27,7 @@ from kubesched.scheduler.queue.scheduling_queue import LEFTOVER_PERIOD_S
 
 MAX_WAIT_S = 300.0 + LEFTOVER_PERIOD_S
 """Without a helpful event, a pod is retried after this long."""
+RESOURCES = ("cpu", "memory")
 FULL_CHECK_EVERY = 25
 """Instants between full recounts, which cost as much as all other checks together."""
 
@@ -411,3 +412,45 @@ def check_wake_ups(incarnation: Incarnation) -> None:
                 f"{incarnation.name}: {pod.metadata.name} waits since {since:.3f} s, "
                 f"woken at {due}",
             )
+
+
+def overcommitment(node: JsonObject, pods: Iterable[JsonObject]) -> str | None:
+    """The limit of the node that these pods exceed; None if they fit."""
+    pods = list(pods)
+    room = node["status"]["allocatable"]
+    if len(pods) > int(room["pods"]):
+        return f"{len(pods)} pods where {room['pods']} fit"
+    for resource in RESOURCES:
+        wanted, fit = sum(_amount(_request(pod, resource)) for pod in pods), _amount(room[resource])
+        if wanted > fit:
+            return f"{resource} requests of {wanted} where {fit} fit"
+    return None
+
+
+def roomier(one: JsonObject, other: JsonObject) -> JsonObject:
+    """A node with the larger amount of each resource."""
+    a, b = one["status"]["allocatable"], other["status"]["allocatable"]
+    room = {name: max(a[name], b[name], key=_amount) for name in a}
+    return {"status": {"allocatable": room}}
+
+
+def less_demanding(one: JsonObject, other: JsonObject) -> JsonObject:
+    """A pod with the smaller amount of each request."""
+    requests = {
+        name: min(_request(one, name), _request(other, name), key=_amount) for name in RESOURCES
+    }
+    return {"spec": {"containers": [{"resources": {"requests": requests}}]}}
+
+
+def _request(pod: JsonObject, resource: str) -> str:
+    requests = pod["spec"]["containers"][0].get("resources", {}).get("requests", {})
+    request: str = str(requests.get(resource, "0"))
+    return request
+
+
+def _amount(text: str) -> int:
+    """Millicores or bytes, in the notations that the workloads use."""
+    for suffix, factor in (("m", 1), ("Mi", 2**20), ("Gi", 2**30)):
+        if text.endswith(suffix):
+            return int(text.removesuffix(suffix)) * factor
+    return int(text) * 1000

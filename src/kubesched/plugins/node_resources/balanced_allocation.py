@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.resource_v1 import DeviceClass
@@ -18,14 +19,13 @@ from kubesched.config.plugin_args import NodeResourcesBalancedAllocationArgs
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.engine import InTreePlugin
 from kubesched.framework.handle import Handle
-from kubesched.framework.interfaces import PreScorePlugin, ScorePlugin, SignPlugin
-from kubesched.framework.nodes.columns import Ints
+from kubesched.framework.interfaces import MAX_NODE_SCORE, PreScorePlugin, ScorePlugin, SignPlugin
+from kubesched.framework.nodes.columns import Ints, Mask
 from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import SKIP, Status
 from kubesched.plugins.helper.args import checked_args
 from kubesched.plugins.node_resources import int64
-from kubesched.plugins.node_resources.balance import balances
 from kubesched.plugins.node_resources.extended_resources import DeviceBackedResources
 from kubesched.plugins.node_resources.fit import sign_requests
 from kubesched.plugins.node_resources.scored_resources import (
@@ -130,3 +130,45 @@ def _scores(wanted: Sequence[ScoredResource], nodes: NodeColumns) -> Ints:
 
 def _asks(wanted: Sequence[ScoredResource]) -> bool:
     return any(scored.request for scored in wanted)
+
+
+Floats = npt.NDArray[np.float64]
+
+
+def balances(fractions: Floats, offered: Mask) -> Ints:
+    """The balance of each node, from what is used of each resource, both (resources, nodes).
+
+    A node is judged by the resources that it offers.
+    """
+    if offered.all():
+        return _balance_of(fractions)
+    result = np.empty(offered.shape[1], dtype=np.int64)
+    # Nodes with the same resources are judged together.
+    patterns, numbers = np.unique(offered, axis=1, return_inverse=True)
+    for number, pattern in enumerate(patterns.T):
+        nodes = numbers.reshape(-1) == number
+        result[nodes] = _balance_of(fractions[pattern][:, nodes])
+    return result
+
+
+def _balance_of(fractions: Floats) -> Ints:
+    """The balance of nodes that all have the same resources."""
+    count = len(fractions)
+    if count < 2:
+        return np.full(fractions.shape[1], MAX_NODE_SCORE, dtype=np.int64)
+    if count == 2:
+        deviation = np.abs((fractions[0] - fractions[1]) / 2)
+    else:
+        distance = fractions - _sum_in_order(fractions) / count
+        deviation = np.sqrt(_sum_in_order(distance * distance) / count)
+    evenness: Floats = (1 - deviation) * float(MAX_NODE_SCORE)
+    evenness[evenness < int64.MIN] = int64.MIN  # as on x86-64
+    return evenness.astype(np.int64)
+
+
+def _sum_in_order(rows: Floats) -> Floats:
+    """Adds row by row: NumPy's own sum may use another order."""
+    total: Floats = rows[0].copy()
+    for row in rows[1:]:
+        total += row
+    return total

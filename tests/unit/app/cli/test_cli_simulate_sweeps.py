@@ -3,7 +3,7 @@
 import pytest
 
 from kubesched.app.cli.main import main
-from kubesched.app.simulated_cells import SimulationSettings, decode, encode, simulate_cell
+from kubesched.app.simulated import SimulationSettings, decode, encode, simulate_cell
 from kubesched.lab.simulation.violation import Violation
 
 
@@ -40,7 +40,7 @@ def test_a_run_that_breaks_is_reported_with_its_seed(capsys, monkeypatch):
             raise ValueError("defect")
         return simulate_cell(settings, seed)
 
-    monkeypatch.setattr("kubesched.app.simulated_cells.simulate_cell", breaking)
+    monkeypatch.setattr("kubesched.app.simulated.simulate_cell", breaking)
     monkeypatch.setattr("kubesched.app.cli.simulate._is_sweep", lambda args: True)
     code, out, err = run(capsys, "--runs", 3)
     assert code == 1
