@@ -106,8 +106,8 @@ class DefaultPreemption(
         groups, key = self.handle.groups, group_of(pod)
         if groups is not None and key is not None:
             root = groups.root_of(key)
-            running = root is not None and self.evaluator.executor.is_running(root)
-            return GROUP_STILL_RUNNING if running else None
+            is_held = root is not None and self.evaluator.executor.keeps_back(pod, root)
+            return GROUP_STILL_RUNNING if is_held else None
         return STILL_RUNNING if self.evaluator.executor.keeps_back(pod) else None
 
     def post_filter(

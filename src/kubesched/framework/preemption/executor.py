@@ -147,13 +147,13 @@ class Executor:
         name = f"{preemptor.kind} {key_of(preemptor.obj.metadata)}"
         spawn(work, f"preemption for {name} on {candidate.node_name}")
 
-    def keeps_back(self, preemptor: Pod) -> bool:
-        """True if the pod must stay out of the active queue for now.
+    def keeps_back(self, preemptor: Pod, group: Group | None = None) -> bool:
+        """True if the pod, or its group, must stay out of the active queue for now.
 
         Called by PreEnqueue after an event that may help it.
         """
-        uid = preemptor.metadata.uid
-        if self.is_running(preemptor):
+        uid = (group or preemptor).metadata.uid
+        if self.is_running(group or preemptor):
             self._kept_back[uid] = preemptor
             return True
         self._kept_back.pop(uid, None)
@@ -212,7 +212,7 @@ class Executor:
             )
             # An event that arrived while the preemptor was held back is lost. If the last victim is
             # already off the node, no further event follows, so activate the preemptor here.
-            has_room = not self._holds_place(victims[-1], candidate.node_name)
+            has_room = not self._holds_place(victims[-1])
             missed = uid in self._kept_back and has_room
             if (failed or missed) and self._handle.activate is not None:
                 self._handle.activate({key_of(pod.metadata): pod for pod in preemptor.pods})
@@ -227,10 +227,10 @@ class Executor:
         if self._activates_in_memory and waiting_pods is not None:
             waiting_pods.preemptors[victim.metadata.uid] = preemptor
 
-    def _holds_place(self, victim: Pod, node_name: str) -> bool:
-        """True if the victim still counts on the node, so its removal will be an event."""
+    def _holds_place(self, victim: Pod) -> bool:
+        """True if the victim still counts on its node, so its removal will be an event."""
         table = self._handle.table
-        row = table.row_of.get(node_name)
+        row = table.row_of.get(victim.spec.node_name)
         return row is not None and victim.metadata.uid in table.pods[row]
 
     def _is_gone(self, pod: Pod) -> bool:

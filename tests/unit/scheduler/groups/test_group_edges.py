@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -187,6 +188,27 @@ def test_a_group_waits_for_victims_that_terminate():  # 35, 36
         for name in "xy":
             world.delete(world.pod(name))
         world.run(20)
+        assert world.nodes_of("a", "b") == ["n1", "n1"]
+
+
+def test_a_group_is_tried_again_if_its_victims_went_by_themselves():
+    """Their deletions came while the group was held back, and no other event follows."""
+    with Groups(2) as world:
+        world.pods("", "x", "y", priority=-10)
+        world.settle()
+        delete_pod = world.client.delete_pod
+
+        async def slowly(pod: Pod) -> None:
+            await asyncio.sleep(10)
+            await delete_pod(pod)
+
+        world.client.delete_pod = slowly
+        world.group("g", 2, priority=100)
+        world.pods("g", "a", "b", priority=100)
+        world.run(5)
+        for name in "xy":
+            world.delete(world.pod(name))
+        world.run(60)
         assert world.nodes_of("a", "b") == ["n1", "n1"]
 
 
