@@ -214,6 +214,8 @@ class Executor:
             # already off the node, no further event follows, so activate the preemptor here.
             has_room = not self._holds_place(victims[-1])
             missed = uid in self._kept_back and has_room
+            if preemptor.related is not None:
+                self._kept_back.pop(uid, None)  # no hint asks for groups
             if (failed or missed) and self._handle.activate is not None:
                 self._handle.activate({key_of(pod.metadata): pod for pod in preemptor.pods})
             self._forget_the_gone()
