@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any, Final, TypeVar
 
 from kubesched.base.metrics.instruments import Counter, Family, Gauge, Histogram
-from kubesched.base.metrics.table import Row, declared
+from kubesched.base.metrics.table import Row, declared, rows
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores"
 
@@ -114,8 +114,8 @@ class MetricsRegistry:
 
 
 def _row(given: Row) -> Row:
-    if given.help:
-        return given
+    if given.help or not rows().get(given.name):
+        return given  # of a plugin
     row = declared(given.name)
     assert row.type == given.type, f"metrics.txt says that {row.name} is a {row.type}"
     return row
