@@ -339,6 +339,11 @@ def _parses(parse: Callable[[str], object]) -> Callable[[str], bool]:
     return check
 
 
+_DURATION = re.compile(
+    r"[0-9]\s*(ns|us|µs|ms|s|m|h|hr|d|w|wk|(nano|micro|milli|sec|min|hour|day|week)[a-z]*)(?![a-zµ])",
+    re.IGNORECASE,
+)
+"""In Go's syntax (`1m30s`) or in words (`3 days`)."""
 _FORMATS: dict[str, Callable[[str], bool]] = {
     "date": _parses(date.fromisoformat),
     "date-time": lambda text: "T" in text.upper() and _parses(datetime.fromisoformat)(text),
@@ -346,6 +351,7 @@ _FORMATS: dict[str, Callable[[str], bool]] = {
     "ipv6": _parses(ipaddress.IPv6Address),
     "cidr": lambda text: "/" in text and _parses(ipaddress.ip_interface)(text),
     "uuid": _parses(uuid.UUID),
+    "duration": lambda text: _DURATION.search(text) is not None,
     "email": lambda text: re.fullmatch(r"[^@\s]+@[^@\s]+", text) is not None,
     "hostname": lambda text:
         re.fullmatch(r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?", text) is not None,
