@@ -14,8 +14,7 @@ from kubesched.lab.simulation import storage, workloads
 from kubesched.lab.simulation.cluster import SimulatedCluster
 from kubesched.lab.simulation.liveness import BOUND_S, POLL_S, wait_until_settled
 from kubesched.lab.simulation.placeable import Late, WithVictims, what_can_be_placed
-from kubesched.lab.simulation.trace import Trace
-from kubesched.lab.simulation.violation import Violation
+from kubesched.lab.simulation.trace import Trace, Violation
 from kubesched.playground.apimachinery.objects import JsonObject
 
 APART_FROM_WEB: JsonObject = {

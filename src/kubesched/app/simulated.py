@@ -26,7 +26,7 @@ from kubesched.lab.simulation.audit import AUDITOR, SilentAuditor
 from kubesched.lab.simulation.disk import MountedDisk
 from kubesched.lab.simulation.options import Options, of_seed
 from kubesched.lab.simulation.run import SimulationResult, simulate
-from kubesched.lab.simulation.violation import Violation
+from kubesched.lab.simulation.trace import Violation
 from kubesched.lab.sweeps.store import key_of_cell
 from kubesched.lab.sweeps.sweep import Keyed
 from kubesched.lab.traces.log_player import play

@@ -19,7 +19,7 @@ from kubesched.lab.simulation.cluster import SimulatedCluster
 from kubesched.lab.simulation.device_checks import DeviceChecks
 from kubesched.lab.simulation.gangs import GroupChecks
 from kubesched.lab.simulation.processes import Incarnation, Processes
-from kubesched.lab.simulation.violation import Complaints, Violation
+from kubesched.lab.simulation.trace import Complaints, Violation
 from kubesched.lab.simulation.workloads import claim_names
 from kubesched.playground.apimachinery.objects import JsonObject
 from kubesched.playground.storage.store import Change

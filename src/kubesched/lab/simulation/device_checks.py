@@ -9,7 +9,7 @@ from kubesched.api.resource_v1 import EXTENDED_RESOURCE_CLAIM_ANNOTATION
 from kubesched.lab.simulation import devices
 from kubesched.lab.simulation.cluster import SimulatedCluster
 from kubesched.lab.simulation.processes import Incarnation
-from kubesched.lab.simulation.violation import Complaints
+from kubesched.lab.simulation.trace import Complaints
 from kubesched.lab.simulation.workloads import resource_claim_names
 from kubesched.playground.apimachinery.objects import JsonObject
 from kubesched.playground.storage.store import Change

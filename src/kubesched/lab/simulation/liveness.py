@@ -17,8 +17,7 @@ from kubesched.lab.simulation.leftovers import Taken, taken
 from kubesched.lab.simulation.placeable import Late, WithVictims, what_can_be_placed
 from kubesched.lab.simulation.plugins import TROUBLEMAKER
 from kubesched.lab.simulation.processes import Incarnation, Processes
-from kubesched.lab.simulation.trace import Trace
-from kubesched.lab.simulation.violation import Violation
+from kubesched.lab.simulation.trace import Trace, Violation
 from kubesched.plugins.gang_scheduling import GangScheduling
 
 BOUND_S = 180.0

@@ -36,7 +36,7 @@ from kubesched.lab.simulation import extenders
 from kubesched.lab.simulation.cluster import SimulatedCluster
 from kubesched.lab.simulation.extenders import CalmExtender, Opinion
 from kubesched.lab.simulation.gangs import Untrue, condition
-from kubesched.lab.simulation.violation import Violation
+from kubesched.lab.simulation.trace import Violation
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.scheduler.decisions import Outcome
 

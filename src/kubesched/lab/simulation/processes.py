@@ -28,8 +28,7 @@ from kubesched.lab.simulation.faults import CallFault, FaultyTransport, Network
 from kubesched.lab.simulation.options import DiskOptions
 from kubesched.lab.simulation.recordings import Recorded, Recordings
 from kubesched.lab.simulation.second_look import SecondLook
-from kubesched.lab.simulation.trace import Trace
-from kubesched.lab.simulation.violation import Complaints, Violation
+from kubesched.lab.simulation.trace import Complaints, Trace, Violation
 from kubesched.playground.server.memory_transport import MemoryTransport
 from kubesched.scheduler.factory import Assembly
 

@@ -19,7 +19,7 @@ from kubesched.insight.recording.segments import RecordingError, SegmentReader
 from kubesched.lab.simulation.census import Census
 from kubesched.lab.simulation.disk import Disk, MountedDisk
 from kubesched.lab.simulation.options import DiskOptions
-from kubesched.lab.simulation.violation import Violation
+from kubesched.lab.simulation.trace import Violation
 
 Play = Callable[[Run], str]
 """Plays a run; returns the first difference, or an empty string."""

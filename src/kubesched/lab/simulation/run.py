@@ -15,8 +15,7 @@ from kubesched.insight.state.virtual_loop import (
 )
 from kubesched.lab.simulation.options import ONE_SEGMENT_BYTES, DiskOptions, Options, of_seed
 from kubesched.lab.simulation.processes import ProcessFactory
-from kubesched.lab.simulation.trace import Trace
-from kubesched.lab.simulation.violation import Violation
+from kubesched.lab.simulation.trace import Trace, Violation
 from kubesched.lab.simulation.world import World
 
 

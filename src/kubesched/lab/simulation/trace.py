@@ -1,4 +1,4 @@
-"""The trace of a run, one line per event: hashed as a whole, with the last lines kept."""
+"""What a run tells: its trace, hashed as a whole with the last lines kept, and violations."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter, deque
 from collections.abc import Callable
 
+from kubesched.base.errors import KubeschedError
 from kubesched.lab.simulation.census import Census
 
 KEPT_LINES = 60
@@ -41,3 +42,27 @@ class Trace:
 
     def last_lines(self) -> list[str]:
         return list(self._last)
+
+
+class Violation(KubeschedError):
+    """A property does not hold."""
+
+    def __init__(self, property_: str, detail: str) -> None:
+        super().__init__(f"{property_}: {detail}")
+        self.property = property_
+        self.detail = detail
+
+
+class Complaints:
+    """Collects violations where raising would be swallowed; the world raises the first of them."""
+
+    def __init__(self) -> None:
+        self._first: Violation | None = None
+
+    def add(self, property_: str, detail: str) -> None:
+        if self._first is None:
+            self._first = Violation(property_, detail)
+
+    def raise_first(self) -> None:
+        if self._first is not None:
+            raise self._first

@@ -32,8 +32,7 @@ from kubesched.lab.simulation.plugins import (
 from kubesched.lab.simulation.probes import Probes
 from kubesched.lab.simulation.processes import Processes, ProcessFactory
 from kubesched.lab.simulation.stage import Stage
-from kubesched.lab.simulation.trace import Trace
-from kubesched.lab.simulation.violation import Complaints
+from kubesched.lab.simulation.trace import Complaints, Trace
 from kubesched.playground.apimachinery.objects import JsonObject
 from kubesched.plugins.registry import in_tree_registry
 

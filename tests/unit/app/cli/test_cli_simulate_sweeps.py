@@ -4,7 +4,7 @@ import pytest
 
 from kubesched.app.cli.main import main
 from kubesched.app.simulated import SimulationSettings, decode, encode, simulate_cell
-from kubesched.lab.simulation.violation import Violation
+from kubesched.lab.simulation.trace import Violation
 
 
 def run(capsys, *words):
