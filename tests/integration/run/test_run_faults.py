@@ -230,7 +230,7 @@ async def test_an_expired_watch_is_begun_anew(cluster, run, tmp_path):
         scheduler = await run(config=ALONE, kubeconfig=kubeconfig)
         await scheduler.says('"Handlers synced"')
         away.set()
-        for connection in list(forgetful._web._listener._connections):
+        for connection in list(forgetful._listener._connections):
             connection.abort()
         await refused.wait()
         node = {
@@ -259,7 +259,7 @@ async def test_an_expired_watch_is_begun_anew(cluster, run, tmp_path):
 
 @EMBEDDED
 async def test_a_start_without_an_api_server_waits_for_it(cluster, run):
-    port, closed = cluster.embedded._web.port, unused_port()
+    port, closed = cluster.embedded._listener.port, unused_port()
     kubeconfig = cluster.kubeconfig.with_name("closed.kubeconfig")
     kubeconfig.write_text(cluster.kubeconfig.read_text().replace(f":{port}", f":{closed}"))
     scheduler = await run(config=ALONE, kubeconfig=kubeconfig)

@@ -113,7 +113,9 @@ async def test_a_leader_that_cannot_renew_stops_before_its_lease_can_be_taken(cl
     await cluster.add_node("n1")
     leader = await run(config=electing())
     await leader.says('"Successfully acquired lease"')
-    await cluster.embedded._web.stop()
+    [serving] = [task for task in asyncio.all_tasks() if task.get_name() == "embedded/api server"]
+    serving.cancel()
+    await cluster.embedded._listener.close(0.0)
     assert await leader.ended() == 1
     assert '"Leaderelection lost"' in leader.log
 

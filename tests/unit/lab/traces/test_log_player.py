@@ -114,7 +114,7 @@ def test_a_plugin_that_reads_the_outside_world_is_found(run: Run) -> None:
     weather = itertools.count()
 
     class Moody(SilentAuditor):
-        def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
+        def permit(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
             return Status(Code.UNSCHEDULABLE, ("it rains",)) if next(weather) == 2 else None
 
     registry = in_tree_registry()
