@@ -518,7 +518,7 @@ async def decide_group_again(core: Core, key: GroupKey, members: Members) -> dic
 def decided_group(
     root: GroupNode, results: Results, candidates: Iterable[Candidate]
 ) -> dict[str, object]:
-    """Status and condition of every group, what becomes of every member, and the victims."""
+    """Status and condition of every group, the result of every member, and the victims."""
     told: dict[str, object] = {"victims": _victims(candidates)}
     for leaf in root.leaves():
         result = results[leaf.key]

@@ -119,7 +119,7 @@ def test_a_claim_of_a_node_that_is_gone_is_deallocated(users):  # 90
         assert world.message("p1") == (
             "0/1 nodes are available: 1 resourceclaim not available on the node."
         )
-        # If nobody holds the claim, it is freed for the only member that was tried.
+        # A claim that no pod holds is freed for the only member that was tried.
         freed = "of PodGroup ResourceClaim" if users else "and deletion of ResourceClaims"
         assert world.group_says("g")[2].endswith(f", deallocation {freed} completed")
         assert (world.devices(), world.users()) == ([], [])
