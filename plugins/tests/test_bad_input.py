@@ -1,4 +1,6 @@
-"""CRDs that are not there or not whole, quotas and zones that do not add up, and a Prometheus that fails."""
+"""CRDs that are not there or not whole, quotas and zones that do not add up, and a Prometheus that
+fails.
+"""
 
 from __future__ import annotations
 

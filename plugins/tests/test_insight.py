@@ -1,4 +1,6 @@
-"""What explain, plan, capacity and the page say with a plugin: they know it by its configuration alone."""
+"""What explain, plan, capacity and the page say with a plugin: they know it by its configuration
+alone.
+"""
 
 from __future__ import annotations
 

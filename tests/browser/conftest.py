@@ -1,7 +1,8 @@
 """A real Chromium for the page's tests: one per module, driven by Playwright.
 
-The browser is `$KUBESCHED_BROWSER`, or the first of the usual names on PATH (`scripts/browser` installs Debian's where it may).
-Without one the tests are skipped, but with CI=true a missing browser is a failure.
+The browser is `$KUBESCHED_BROWSER`, or the first of the usual names on PATH (`scripts/browser`
+installs Debian's where it may). Without one the tests are skipped, but with CI=true a missing
+browser is a failure.
 
 Screenshots go to `$KUBESCHED_SCREENSHOTS`, by default a folder of the test run.
 """
@@ -20,8 +21,11 @@ PATIENCE_MS = 30_000
 
 @pytest.fixture(scope="module")
 def browser():
-    """One Chromium for a module. Playwright keeps an event loop running in this thread until it is stopped, in which no
-    test of another module could run its own."""
+    """One Chromium for a module.
+
+    Playwright keeps an event loop running in this thread until it is stopped, in which no test of
+    another module could run its own.
+    """
     path = find_browser()
     sync_api = pytest.importorskip("playwright.sync_api")
     sync_api.expect.set_options(timeout=PATIENCE_MS)
@@ -43,7 +47,9 @@ def screenshots(tmp_path_factory):
 
 @pytest.fixture
 def visit(browser):
-    """Opens a served page in a fresh browser profile; fails the test if the page reports an error."""
+    """Opens a served page in a fresh browser profile; fails the test if the page reports an
+    error.
+    """
     with contextlib.ExitStack() as stack:
 
         def open_page(served, fragment="", **options):

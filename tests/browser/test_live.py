@@ -1,4 +1,6 @@
-"""The page while things happen: rollouts, restarts, several tabs, links that were used, names that attack."""
+"""The page while things happen: rollouts, restarts, several tabs, links that were used, names that
+attack.
+"""
 
 import re
 import socket
@@ -136,7 +138,9 @@ RIGHT_TO_LEFT = "\u202eevil\u05d0\u05d1\u05d2"
 
 
 def hostile_objects():
-    """Names, labels, annotations, taints, images, owners and messages that a browser must not take for HTML."""
+    """Names, labels, annotations, taints, images, owners and messages that a browser must not take
+    for HTML.
+    """
     nodes = [
         make_node(name)
         .zone(f"zone{HOSTILE}")
@@ -189,7 +193,10 @@ def test_hostile_names_are_text(visit, tmp_path):
         def check(*texts):
             for text in texts:
                 expect(page.locator("main")).to_contain_text(text)
-            made = "document.querySelectorAll('main img, main script, dialog img, #tip img, #tip script, nav img').length"
+            made = (
+                "document.querySelectorAll('main img, main script, dialog img, "
+                "#tip img, #tip script, nav img').length"
+            )
             assert page.evaluate(made) == 0
             assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
 

@@ -1,4 +1,6 @@
-"""The pictures of the documentation (`scripts/screenshots`), over clusters that are the same every time."""
+"""The pictures of the documentation (`scripts/screenshots`), over clusters that are the same every
+time.
+"""
 
 from random import Random
 
@@ -14,7 +16,8 @@ from kubesched.base.clock import SystemClock
 from kubesched.testing import make_node, make_pod
 
 COLOURS = """() => {
-  const c = document.querySelector('.canvas canvas'), d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data, seen = new Set();
+  const c = document.querySelector('.canvas canvas'), seen = new Set();
+  const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
   for (let i = 0; i < d.length; i += 400) seen.add(d[i] << 16 | d[i + 1] << 8 | d[i + 2]);
   return seen.size;
 }"""
@@ -30,7 +33,9 @@ def take(page, path, height=640):
 
 
 def shop():
-    """Ten nodes with three workloads; a fourth asks for more than is left, a fifth for a label that no node has."""
+    """Ten nodes with three workloads; a fourth asks for more than is left, a fifth for a label that
+    no node has.
+    """
     random = Random(3)
     now = SystemClock().now()
 

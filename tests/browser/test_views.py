@@ -1,4 +1,6 @@
-"""Each view of the page over a playground: what it shows, how it is used, and that it is accessible."""
+"""Each view of the page over a playground: what it shows, how it is used, and that it is
+accessible.
+"""
 
 import json
 import re
@@ -151,8 +153,10 @@ PAINTED = """() => {
   const canvas = document.querySelector('.canvas canvas'), { width, height } = canvas;
   const data = canvas.getContext('2d').getImageData(0, 0, width, height).data;
   let [left, right, top, bottom] = [width, 0, height, 0];
-  for (let y = 0; y < height; y += 2) for (let x = 0; x < width; x += 2) if (data[(y * width + x) * 4 + 3]) {
-    left = Math.min(left, x); right = Math.max(right, x); top = Math.min(top, y); bottom = Math.max(bottom, y);
+  for (let y = 0; y < height; y += 2) for (let x = 0; x < width; x += 2)
+   if (data[(y * width + x) * 4 + 3]) {
+    left = Math.min(left, x); right = Math.max(right, x);
+    top = Math.min(top, y); bottom = Math.max(bottom, y);
   }
   return [(right - left) / width, (bottom - top) / height];
 }"""
@@ -495,7 +499,8 @@ def test_a_view_that_does_not_exist_says_so(visit, served):
 CUT = """() => [...document.querySelectorAll('main *, header *, #status *')].filter(each => {
   if (each.closest('.hidden, datalist, option, select, textarea, input, canvas')) return false;
   const style = getComputedStyle(each);
-  return style.overflowX === 'hidden' && each.scrollWidth > each.clientWidth + 1 && each.clientWidth > 0 && each.innerText;
+  return style.overflowX === 'hidden' && each.scrollWidth > each.clientWidth + 1
+    && each.clientWidth > 0 && each.innerText;
 }).map(each => `${each.tagName}.${each.className}: ${each.innerText.slice(0, 60)}`)"""
 """Elements whose text does not fit and cannot be scrolled to."""
 

@@ -1,7 +1,7 @@
 """Custom resources are refused and stored as by kube-apiserver 1.36: nulls, defaults, ratcheting.
 
-`data/custom_resources.json` holds kube-apiserver's answers to the cases; with `$KUBEBUILDER_ASSETS` they are asked for
-again, and `KUBESCHED_RECORD=1` writes them down.
+`data/custom_resources.json` holds kube-apiserver's answers to the cases; with `$KUBEBUILDER_ASSETS`
+they are asked for again, and `KUBESCHED_RECORD=1` writes them down.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """Recorded sequences of pod groups: the scheduler in memory does what was recorded.
 
-`data/groups-1.37.jsonl.gz` holds 22 sequences of kube-scheduler 1.37, of every kind: gangs, topology, trees, preemption.
+`data/groups-1.37.jsonl.gz` holds 22 sequences of kube-scheduler 1.37, of every kind: gangs,
+topology, trees, preemption.
 """
 
 import gzip

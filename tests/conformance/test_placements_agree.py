@@ -1,13 +1,16 @@
-"""Recorded and generated placements: the production code decides as recorded, and as the scalar twins do.
+"""Recorded and generated placements: the production code decides as recorded, and as the scalar
+twins do.
 
 All recordings under `data` are of generated clusters:
 
     placements   default configuration; the answers are the twins' and equal kube-scheduler 1.36.4's
-    configured   other plugin arguments and weights, Services and owners of pods; answers of kube-scheduler 1.36.4
-    unreadable   selectors that cannot be read, down to the wording of errors; answers of kube-scheduler 1.36.4
-    devices      resource claims, classes and slices; devices, writes and reasons of kube-scheduler 1.36.4
+    configured   other plugin arguments and weights, Services and owners of pods
+    unreadable   selectors that cannot be read, down to the wording of errors
+    devices      resource claims, classes and slices; devices, writes and reasons
     devices-1.37 the same of 1.37; most of them differ from 1.36, or have taint rules
-    placements-1.37, volumes-1.37   default configuration, with resized pods and storage; kube-scheduler 1.37.0
+    placements-1.37, volumes-1.37   default configuration, with resized pods and storage
+
+The answers are kube-scheduler 1.36.4's, or 1.37.0's where the name ends in -1.37.
 """
 
 import gzip

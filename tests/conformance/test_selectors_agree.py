@@ -1,6 +1,7 @@
 """Device selectors compile and decide as recorded, down to the wording of errors.
 
-The expressions under `data` use every function library; the answers are those of kube-scheduler 1.36.4's own code.
+The expressions under `data` use every function library; the answers are those of kube-scheduler
+1.36.4's own code.
 """
 
 import gzip

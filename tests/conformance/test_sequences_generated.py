@@ -1,4 +1,7 @@
-"""Generated sequences: reproducible and covering all that a scheduler looks at; differences are found, counted and written out. The schedulers themselves are stood in for here; `kubesched conformance run` brings real ones."""
+"""Generated sequences: reproducible and covering all that a scheduler looks at; differences are
+found, counted and written out. The schedulers themselves are stood in for here; `kubesched
+conformance run` brings real ones.
+"""
 
 import json
 from collections import Counter
@@ -276,7 +279,9 @@ def test_without_programs_a_run_compares_what_was_recorded(monkeypatch, capsys):
 
 
 def test_no_device_is_given_to_two_claims_at_a_time():
-    """Without steps that release anything, what all decisions together hand out must be distinct."""
+    """Without steps that release anything, what all decisions together hand out must be
+    distinct.
+    """
     drawn = [sequence(f"devices {number}", 60, changes=False) for number in range(12)]
     for scenario in [one for one in drawn if not one.extenders and has_devices(one)][:3]:
         decisions = replay(scenario).values()

@@ -1,4 +1,6 @@
-"""Small generated sequences against a real kube-scheduler: control planes start, both decide, nothing is left."""
+"""Small generated sequences against a real kube-scheduler: control planes start, both decide,
+nothing is left.
+"""
 
 import os
 

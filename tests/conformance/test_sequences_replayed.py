@@ -1,12 +1,15 @@
-"""Recorded sequences: the production scheduler in memory decides as recorded, and a wrong recording is noticed.
+"""Recorded sequences: the production scheduler in memory decides as recorded, and a wrong recording
+is noticed.
 
-The files in `data` hold answers of kube-scheduler 1.36.4, written by `kubesched conformance run --record FILE`:
-`sequences.jsonl.gz` with `--seed 7 --sequences 6` (generator 1), `sequences-volumes.jsonl.gz` with `--seed 101`
-(generator 2): sequences 5, 17, 23, 31 and 39, which bind volumes on demand and have two profiles. What comes with the
-program are sequences 3, 7, 10 and 11 of `--seed 301` (generator 3), with extenders, resizes and pod-level resources, and
-168 of `--seed 101` (generator 2), in which it shows whether nodes are marked; and answers of kube-scheduler 1.37.0 to
-sequences 0, 1 and 3 of `--seed 3700`, with preemption and resizes. `sequences-1.37.jsonl.gz` has 2, 4 and 5 of them and
-two runs without preemption. Recordings of several versions say which one answered.
+The files in `data` hold answers of kube-scheduler 1.36.4, written by `kubesched conformance run
+--record FILE`: `sequences.jsonl.gz` with `--seed 7 --sequences 6` (generator 1),
+`sequences-volumes.jsonl.gz` with `--seed 101` (generator 2): sequences 5, 17, 23, 31 and 39, which
+bind volumes on demand and have two profiles. What comes with the program are sequences 3, 7, 10 and
+11 of `--seed 301` (generator 3), with extenders, resizes and pod-level resources, and 168 of
+`--seed 101` (generator 2), in which it shows whether nodes are marked; and answers of
+kube-scheduler 1.37.0 to sequences 0, 1 and 3 of `--seed 3700`, with preemption and resizes.
+`sequences-1.37.jsonl.gz` has 2, 4 and 5 of them and two runs without preemption. Recordings of
+several versions say which one answered.
 """
 
 import gzip

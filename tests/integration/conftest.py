@@ -46,7 +46,8 @@ class Kubectl:
         return [binary, "--kubeconfig", str(self._kubeconfig), *arguments]
 
     def environment(self) -> dict[str, str]:
-        # An own home keeps kubectl's discovery cache, and any configuration of the user's, out of the test.
+        # An own home keeps kubectl's discovery cache, and any configuration of the user's, out of
+        # the test.
         return {"PATH": os.environ["PATH"], "HOME": str(self._home)}
 
     async def start(self, *arguments: str) -> asyncio.subprocess.Process:
@@ -117,7 +118,9 @@ def kubectl(tmp_path: Path) -> Kubectl:
     ]
 )
 async def world(request, tmp_path, kubectl, world_settings) -> AsyncIterator[Any]:
-    """A cluster with the scheduler at work, on either control plane; modules define `world_settings`."""
+    """A cluster with the scheduler at work, on either control plane; modules define
+    `world_settings`.
+    """
     import worlds
 
     make = worlds.embedded_world if request.param == "embedded" else worlds.real_world

@@ -1,4 +1,6 @@
-"""`kubesched bench run --mode end-to-end` as a user types it: the scheduler as a process against the embedded API server."""
+"""`kubesched bench run --mode end-to-end` as a user types it: the scheduler as a process against
+the embedded API server.
+"""
 
 import asyncio
 import os

@@ -1,4 +1,6 @@
-"""Measured end to end: each way of releasing pods, both schedulers on real control planes, and failures that explain."""
+"""Measured end to end: each way of releasing pods, both schedulers on real control planes, and
+failures that explain.
+"""
 
 import asyncio
 import os

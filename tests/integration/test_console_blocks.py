@@ -1,7 +1,8 @@
-"""The console blocks of the documentation, run page by page; what a page shows is what its commands print.
+"""The console blocks of the documentation, run page by page; what a page shows is what its commands
+print.
 
-Commands of kubectl and curl are not run where the program is missing: the test then runs the others, and is skipped at its end with
-a reason that lists those commands.
+Commands of kubectl and curl are not run where the program is missing: the test then runs the
+others, and is skipped at its end with a reason that lists those commands.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ from kubesched.client.rest import RestClient
 from kubesched.testing import make_pod
 from kubesched.testing.builders import PodBuilder
 
+GUIDES = "tests/integration/run/test_deployment_guides.py"
 FOLLOWED_ELSEWHERE = {
-    "docs/how-to/deploy-as-second-scheduler.md": "tests/integration/run/test_deployment_guides.py",
-    "docs/how-to/deploy-instead-of-kube-scheduler.md": "tests/integration/run/test_deployment_guides.py",
-    "docs/how-to/deploy-upgrade-and-roll-back.md": "tests/integration/run/test_deployment_guides.py",
+    "docs/how-to/deploy-as-second-scheduler.md": GUIDES,
+    "docs/how-to/deploy-instead-of-kube-scheduler.md": GUIDES,
+    "docs/how-to/deploy-upgrade-and-roll-back.md": GUIDES,
 }
-"""Pages whose commands need a cluster that runs the scheduler's image, and the tests that play one."""
+"""Pages whose commands need a cluster that runs the scheduler's image, and the tests that play one.
+"""
 
 EXIT_CODES = {
     "docs/how-to/plan-capacity.md: kubesched plan --drain": 2,
@@ -62,7 +65,9 @@ async def a_playground(terminal: Terminal) -> None:
 
 
 async def pending_pods(terminal: Terminal) -> None:
-    """Ten nodes with pods, three of the nodes tainted; and two pods that wait: for room, and for a gate."""
+    """Ten nodes with pods, three of the nodes tainted; and two pods that wait: for room, and for a
+    gate.
+    """
     pools = [
         {"name": "node", "count": 7},
         {
@@ -138,7 +143,9 @@ BEFORE: dict[str, Callable[[Terminal], Awaitable[None]]] = {
     "docs/how-to/compare-with-kube-scheduler.md: kubesched shadow": a_playground,
     "docs/how-to/debug-a-pending-pod.md: kubesched explain pod greedy": pending_pods,
     "docs/how-to/debug-a-pending-pod.md: kubesched explain pod web-3-1": a_dump,
-    "docs/how-to/plan-capacity.md: kubesched capacity -f web.yaml --from cluster.json": a_cluster_file,
+    (
+        "docs/how-to/plan-capacity.md: kubesched capacity -f web.yaml --from cluster.json"
+    ): a_cluster_file,
     "docs/how-to/promote-a-plugin.md: curl": a_scheduler_with_a_shadow,
     "docs/how-to/use-the-page.md: kubesched up": sources_of_a_page,
     "docs/reference/cli.md: kubectl get": a_playground,

@@ -1,4 +1,6 @@
-"""With the gate on, the playground serves device taint rules, and its scheduler keeps pods off the devices they taint."""
+"""With the gate on, the playground serves device taint rules, and its scheduler keeps pods off the
+devices they taint.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The cluster as a whole: it starts, it stops, it comes back, and it does not hide what went wrong."""
+"""The cluster as a whole: it starts, it stops, it comes back, and it does not hide what went
+wrong.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A server process killed without warning: every write it acknowledged is there when it comes back."""
+"""A server process killed without warning: every write it acknowledged is there when it comes
+back.
+"""
 
 from __future__ import annotations
 
@@ -113,7 +115,8 @@ async def test_a_kubeconfig_outlives_the_server_it_was_made_for(tmp_path):
 
 
 RELEASES = sorted((Path(__file__).parent / "data").glob("playground-*.db.gz"))
-"""Databases of `kubesched up --data-dir`, one of each release: three nodes, a Deployment of three."""
+"""Databases of `kubesched up --data-dir`, one of each release: three nodes, a Deployment of three.
+"""
 
 
 @pytest.mark.parametrize("packed", RELEASES, ids=lambda path: path.name)

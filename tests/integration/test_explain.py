@@ -1,7 +1,8 @@
 """`kubesched explain` over live clusters.
 
-On a real control plane kube-scheduler is at work, and the messages it writes are the ones that explain gives. On the embedded
-one the commands of fixes are run with the real kubectl, after which the pod fits; and pod names are completed.
+On a real control plane kube-scheduler is at work, and the messages it writes are the ones that
+explain gives. On the embedded one the commands of fixes are run with the real kubectl, after which
+the pod fits; and pod names are completed.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ PODS = 100
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 
 
-# -- kube-scheduler's messages -------------------------------------------------------------------------------------
+# -- kube-scheduler's messages ---------------------------------------------------------------------
 
 
 def nodes(random: Random) -> list[Node]:
@@ -151,7 +152,7 @@ async def test_messages_of_kube_scheduler_are_explained_to_the_letter(tmp_path):
     assert len(set(messages.values())) > 20, "the messages are of many kinds"
 
 
-# -- kubectl commands ----------------------------------------------------------------------------------------------
+# -- kubectl commands ------------------------------------------------------------------------------
 
 
 async def kubesched(kubectl, *words: str) -> dict:

@@ -1,4 +1,6 @@
-"""`kubesched explain` with an account that may not list every kind: the playground decides by its roles."""
+"""`kubesched explain` with an account that may not list every kind: the playground decides by its
+roles.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""HTTP extenders over real sockets: their wire forms, their say in decisions, and what their failures cost."""
+"""HTTP extenders over real sockets: their wire forms, their say in decisions, and what their
+failures cost.
+"""
 
 from __future__ import annotations
 
@@ -153,7 +155,8 @@ async def test_reasons_of_an_extender_are_counted_like_any_other() -> None:
         assert world.condition("p")[1].startswith(
             "0/3 nodes are available: 1 no license, 2 wrong site."
         )
-        # The word about it is a change of the pod, and any change brings back what an extender rejected.
+        # The word about it is a change of the pod, and any change brings back what an extender
+        # rejected.
         await until(lambda: world.place_in_queue("p") == "unschedulable")
 
 
@@ -429,7 +432,7 @@ async def test_points_that_are_no_numbers_change_nothing(score: object) -> None:
         await until(lambda: world.client.bindings)
 
 
-# -- preemption --------------------------------------------------------------------------------------------------------
+# -- preemption ------------------------------------------------------------------------------------
 
 
 def full_cluster(world) -> None:
@@ -513,7 +516,7 @@ async def test_a_nonsensical_choice_of_victims_evicts_no_pod_unless_it_may_be_ig
         }
 
 
-# -- TLS ---------------------------------------------------------------------------------------------------------------
+# -- TLS -------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -526,7 +529,9 @@ def data(pem: bytes) -> str:
 
 
 def tls_settings(certificates: pki.Certificates, folder) -> dict:
-    """What a configuration may say -> does the extender, which insists on a certificate of ours, hear of the pod?"""
+    """What a configuration may say -> does the extender, which insists on a certificate of ours,
+    hear of the pod?
+    """
     files = {"ca.crt": certificates.ca_certificate, "c.crt": certificates.client_certificate}
     files["c.key"] = certificates.client_key
     for name, content in files.items():

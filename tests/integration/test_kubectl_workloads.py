@@ -1,4 +1,6 @@
-"""kubectl against a cluster that lives: rollouts, scaling, cascades, draining with a budget in the way."""
+"""kubectl against a cluster that lives: rollouts, scaling, cascades, draining with a budget in the
+way.
+"""
 
 from __future__ import annotations
 

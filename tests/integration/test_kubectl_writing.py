@@ -1,4 +1,6 @@
-"""kubectl writes: create, apply (both ways), patch, edit, label, taint, delete, and what it is told when it is wrong."""
+"""kubectl writes: create, apply (both ways), patch, edit, label, taint, delete, and what it is told
+when it is wrong.
+"""
 
 from __future__ import annotations
 

@@ -81,7 +81,9 @@ def test_the_page_states_the_figures_of_the_list():
 def test_the_command_on_the_page_selects_what_passes():
     lines = re.findall(r"^    (focus=.*\n(?:        .*\n)*)", PAGE.read_text(), re.MULTILINE)
     script = lines[0] + 'printf %s "$focus"'
-    made = subprocess.run(["bash", "-c", script], cwd=PAGE.parents[2], capture_output=True, text=True, check=True)  # fmt: skip
+    made = subprocess.run(
+        ["bash", "-c", script], cwd=PAGE.parents[2], capture_output=True, text=True, check=True
+    )
     passing = [spec for spec, expected in expectations().items() if expected == "pass"]
     assert made.stdout == "|".join(
         literal(spec) for spec in passing if group_of(spec) == "sig-scheduling"

@@ -1,4 +1,6 @@
-"""`kubesched page` as a process, over a dump and over a live cluster that something else schedules."""
+"""`kubesched page` as a process, over a dump and over a live cluster that something else
+schedules.
+"""
 
 from __future__ import annotations
 

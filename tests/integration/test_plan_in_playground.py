@@ -1,4 +1,5 @@
-"""A plan foretells the playground: the same pods go to the same nodes, one by one, and a drain does the same.
+"""A plan foretells the playground: the same pods go to the same nodes, one by one, and a drain does
+the same.
 
 `KUBESCHED_PLAN_CASES=50` plays fifty generated clusters instead of a few.
 """
@@ -79,7 +80,9 @@ async def test_a_planned_deployment_is_placed_as_the_playground_places_it(seed, 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 @pytest.mark.parametrize("seed", range(min(CASES, 10)))
 async def test_a_planned_drain_is_what_kubectl_drain_does(seed, tmp_path, kubectl):
-    """The same pods are evicted, the same are kept by their budgets, and as many come back, workload by workload."""
+    """The same pods are evicted, the same are kept by their budgets, and as many come back,
+    workload by workload.
+    """
     rng = Random(seed)
     settings = PlaygroundSettings(kubeconfig=tmp_path / "kubeconfig", nodes=4, config=ONE_WORKER)
     async with playground(settings) as running:
@@ -114,11 +117,13 @@ async def test_a_planned_drain_is_what_kubectl_drain_does(seed, tmp_path, kubect
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 @pytest.mark.parametrize("seed", range(DRAIN_CASES))
 async def test_a_planned_drain_sends_pods_where_kubectl_drain_sends_them(seed, tmp_path, kubectl):
-    """kubectl evicts the pods of a node at once, and their replacements come in any order and among the evictions.
+    """kubectl evicts the pods of a node at once, and their replacements come in any order and among
+    the evictions.
 
-    So a pod's new node is determined where the order does not matter: here all pods ask for the same, and nothing is
-    spread over zones, which pods that are still to go would count for. Then the nodes are the same, each as often; a
-    pod that is evicted alone goes to the same node. With pods of several sizes it depends on which one comes first.
+    So a pod's new node is determined where the order does not matter: here all pods ask for the
+    same, and nothing is spread over zones, which pods that are still to go would count for. Then
+    the nodes are the same, each as often; a pod that is evicted alone goes to the same node. With
+    pods of several sizes it depends on which one comes first.
     """
     rng = Random(seed)
     settings = PlaygroundSettings(
@@ -157,7 +162,9 @@ def _create_node(api, name, *, cpu) -> None:
 
 
 def _create_workloads(api, rng, *, blocked, cpu=None) -> int:
-    """Deployments, some with a budget, one of which may be strict; returns how many pods they want."""
+    """Deployments, some with a budget, one of which may be strict; returns how many pods they
+    want.
+    """
     total = 0
     for name in ("a", "b", "c"):
         replicas = rng.randint(2, 5)

@@ -1,4 +1,6 @@
-"""Plugins and the kinds they look up: what a plugin declares is watched, custom resources included."""
+"""Plugins and the kinds they look up: what a plugin declares is watched, custom resources
+included.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,9 @@ class OpenQueue(FilterPlugin, EnqueueExtensions):
 
 
 class Stage:
-    """An embedded cluster of one node with 2 CPUs, a scheduler with the given plugins, and kubectl."""
+    """An embedded cluster of one node with 2 CPUs, a scheduler with the given plugins, and
+    kubectl.
+    """
 
     def __init__(self, kubeconfig, app):
         self._kubeconfig = kubeconfig
@@ -174,7 +178,9 @@ def queue(*, is_open):
 
 @pytest.mark.parametrize("stage", [(OwnPreemption,)], indirect=True, ids=[""])
 async def test_preemption_under_another_name_knows_the_disruption_budgets(stage) -> None:
-    """Evicting `guarded` would violate its budget, so `free` goes although it is the more important one."""
+    """Evicting `guarded` would violate its budget, so `free` goes although it is the more important
+    one.
+    """
     await stage.apply(
         *[
             {

@@ -1,4 +1,6 @@
-"""kubectl and pod groups on the playground: gangs are bound or wait, and their objects live as long as their pods."""
+"""kubectl and pod groups on the playground: gangs are bound or wait, and their objects live as long
+as their pods.
+"""
 
 from __future__ import annotations
 

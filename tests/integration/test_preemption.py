@@ -1,8 +1,8 @@
 """Preemption over HTTPS: kubectl creates pods, kubelets end them, budgets are kept by a controller.
 
-The same stories run against the embedded cluster, with its own kubelets and controllers, and against a real API server
-where `$KUBEBUILDER_ASSETS` names one; there a few lines play kubelets and the keeper of budgets, and a crowd of pods
-stands in for a Deployment.
+The same stories run against the embedded cluster, with its own kubelets and controllers, and
+against a real API server where `$KUBEBUILDER_ASSETS` names one; there a few lines play kubelets and
+the keeper of budgets, and a crowd of pods stands in for a Deployment.
 """
 
 from __future__ import annotations

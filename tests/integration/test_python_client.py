@@ -36,7 +36,8 @@ async def test_pods_are_created_listed_bound_patched_and_deleted(bare_cluster, c
         binding = kubernetes.client.V1Binding(
             metadata=kubernetes.client.V1ObjectMeta(name="p"), target=target
         )
-        # The client insists on reading the answer as a Binding although it is a Status; raw is what people use.
+        # The client insists on reading the answer as a Binding although it is a Status; raw is what
+        # people use.
         core.create_namespaced_binding("default", binding, _preload_content=False)
         assert core.read_namespaced_pod("p", "default").spec.node_name == "n"
         patched = core.patch_namespaced_pod("p", "default", {"metadata": {"labels": {"x": "y"}}})

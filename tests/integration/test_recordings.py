@@ -1,4 +1,6 @@
-"""`kubesched replay` and `--recording`: over a recording of the playground's scheduler, in real time."""
+"""`kubesched replay` and `--recording`: over a recording of the playground's scheduler, in real
+time.
+"""
 
 from __future__ import annotations
 
@@ -107,7 +109,9 @@ def test_a_damaged_end_is_said(
 
 
 def test_every_recorded_decision_is_explained_and_explaining_changes_none(recording: Path) -> None:
-    """At each attempt the scheduler is asked to explain it; the chosen node is the best, and the play goes on as logged."""
+    """At each attempt the scheduler is asked to explain it; the chosen node is the best, and the
+    play goes on as logged.
+    """
     (run,) = RecordingReader.of_folder(str(recording)).runs()
     entries = list(run.entries())
     pods = {each.number: each.pod for each in entries if isinstance(each, Attempt)}
@@ -168,7 +172,9 @@ def rotated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _is_rotated(folder: str) -> bool:
-    """Whether the beginning is gone, and a segment can be played that is neither the first nor the last."""
+    """Whether the beginning is gone, and a segment can be played that is neither the first nor the
+    last.
+    """
     (run,) = RecordingReader.of_folder(folder).runs()
     middle = run.segments[1:-1]
     return not run.is_complete and any(each.header.is_playable for each in middle)
@@ -212,7 +218,9 @@ def assert_most_come_out_again(report: str) -> None:
 def test_a_crowded_playground_is_played_decision_by_decision_and_modelled(
     seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Pods that wait are deleted, evicted and preempt others; volumes, devices, cordons; bindings take their time."""
+    """Pods that wait are deleted, evicted and preempt others; volumes, devices, cordons; bindings
+    take their time.
+    """
     recording = record_crowd(tmp_path, seed)
     assert main(["replay", str(recording), "--verify"]) == 0
     assert "all as logged" in capsys.readouterr().out

@@ -44,7 +44,9 @@ async def plane(tmp_path):
 
 
 class Proxy:
-    """Passes requests on to the API server, notes their verbs, and may hold back watches of nodes."""
+    """Passes requests on to the API server, notes their verbs, and may hold back watches of
+    nodes.
+    """
 
     def __init__(self, plane):
         self._plane = plane

@@ -1,7 +1,9 @@
-"""Storage-aware scheduling over HTTPS: kubectl applies manifests, the scheduler binds claims and pods.
+"""Storage-aware scheduling over HTTPS: kubectl applies manifests, the scheduler binds claims and
+pods.
 
-The same stories run against the embedded cluster, whose own volume binder, provisioner and CSI objects take part, and
-against a real API server where `$KUBEBUILDER_ASSETS` names one; there a few lines play the volume controller.
+The same stories run against the embedded cluster, whose own volume binder, provisioner and CSI
+objects take part, and against a real API server where `$KUBEBUILDER_ASSETS` names one; there a few
+lines play the volume controller.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ DRIVERS = (
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 
 
-# -- manifests ---------------------------------------------------------------------------------------------------------
+# -- manifests -------------------------------------------------------------------------------------
 
 
 def claim(name, storage_class, size="1Gi", mode="ReadWriteOnce"):
@@ -103,7 +105,7 @@ def world_settings():
     return WorldSettings(nodes=NODES, drivers=DRIVERS, capacities={"tracked": "5Gi"})
 
 
-# -- stories -----------------------------------------------------------------------------------------------------------
+# -- stories ---------------------------------------------------------------------------------------
 
 
 async def test_a_pod_goes_where_its_local_volume_is(world) -> None:

@@ -1,7 +1,9 @@
-"""Every single API call of volume bindings fails or takes the scheduler with it, and nothing is lost, leaked or bound twice.
+"""Every single API call of volume bindings fails or takes the scheduler with it, and nothing is
+lost, leaked or bound twice.
 
-A small story with static and provisioned claims runs in virtual time against the embedded API server with its own volume
-controllers; production code schedules. The n-th call that binding makes goes wrong, for every n and in every way.
+A small story with static and provisioned claims runs in virtual time against the embedded API
+server with its own volume controllers; production code schedules. The n-th call that binding makes
+goes wrong, for every n and in every way.
 """
 
 from __future__ import annotations
@@ -214,7 +216,8 @@ def test_any_call_of_a_volume_binding_may_fail(way: str) -> None:
         spoilt.append(spoiler.hit)
     assert not broken, "\n".join(broken)
     assert len(spoilt) < MAX_CALLS - 1, "the story makes more calls than were tried"
-    # Two volumes reserved, two claims given a node, three pods told where they are expected, and bound.
+    # Two volumes reserved, two claims given a node, three pods told where they are expected, and
+    # bound.
     expected = {
         *(f"PUT /api/v1/persistentvolumes/{name}" for name in ("v1", "v2")),
         *(f"PUT {DEFAULT}/persistentvolumeclaims/{name}" for name in ("d1", "d2")),

@@ -1,8 +1,8 @@
 """Workloads through kubectl: the embedded cluster plays the whole story over HTTPS.
 
 A real kubectl talks to a real socket; controllers and kubelets run in their own tasks. Placement is
-not what is tested here, so a few lines stand in for the scheduler: they bind every pod to the node it
-names, or else to the least loaded one, and name that node to claims that wait for it.
+not what is tested here, so a few lines stand in for the scheduler: they bind every pod to the node
+it names, or else to the least loaded one, and name that node to claims that wait for it.
 """
 
 from __future__ import annotations

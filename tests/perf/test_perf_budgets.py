@@ -1,8 +1,10 @@
-"""The performance gate: what one pod costs in calls, instructions and memory stays within its budget.
+"""The performance gate: what one pod costs in calls, instructions and memory stays within its
+budget.
 
-Machine and load do not matter to these counts. When this fails, the message names the functions that grew; if the
-growth is worth it, `KUBESCHED_RECORD=1 scripts/test tests/perf/test_perf_budgets.py` writes new budgets for this Python,
-to be committed with the change.
+Machine and load do not matter to these counts. When this fails, the message names the functions
+that grew; if the growth is worth it, `KUBESCHED_RECORD=1 scripts/test
+tests/perf/test_perf_budgets.py` writes new budgets for this Python, to be committed with the
+change.
 """
 
 import os
@@ -33,7 +35,8 @@ def test_a_pod_costs_no_more_than_its_budget(name, monkeypatch):
         BUDGETS.by_python.setdefault(this_python(), {}).update(results)
         FILE.write_bytes(msgspec.json.format(msgspec.json.encode(BUDGETS), indent=1) + b"\n")
         return
-    # Instructions differ between versions of Python; one without budgets of its own is only counted.
+    # Instructions differ between versions of Python; one without budgets of its own is only
+    # counted.
     over = excesses(BUDGETS.by_python.get(this_python(), {}), results)
     assert not over, "\n".join(["", *map(str, over), f"to accept this: {RECORD}=1"])
 

@@ -1,7 +1,7 @@
 """The n-th call fails: for every n that a small scenario makes, in every way a call can fail.
 
-The scenario runs once for each API write and read in turn until a run ends before its n-th call: then every call has
-failed once. Safety and liveness are the same as in any other run.
+The scenario runs once for each API write and read in turn until a run ends before its n-th call:
+then every call has failed once. Safety and liveness are the same as in any other run.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""Console blocks of the documentation: their commands, and a terminal that runs them as a reader would.
+"""Console blocks of the documentation: their commands, and a terminal that runs them as a reader
+would.
 
-A block is a fence marked `console`. Lines that begin with the prompt (`$ ` or `# `) are commands, the others are what the
-command before them prints. A line `...` stands for any number of lines; a command without any output shown may print
-anything. Code after "into `NAME`:" is a file of that name in the reader's folder.
+A block is a fence marked `console`. Lines that begin with the prompt (`$ ` or `# `) are commands,
+the others are what the command before them prints. A line `...` stands for any number of lines; a
+command without any output shown may print anything. Code after "into `NAME`:" is a file of that
+name in the reader's folder.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ READY = {
     "python extender.py": "extender at",
     "python plugins/examples/load.py": "nodes at http://",
 }
-"""Commands that run until they are stopped, and what they print once they can be used; not with `--once`."""
+"""Commands that run until they are stopped, and what they print once they can be used; not with
+`--once`.
+"""
 
 SUBSTITUTIONS = {
     "scripts/playground": "kubesched up --demo",  # what it does once the environment is set up
@@ -263,7 +267,8 @@ class Terminal:
     def install_plugins(self) -> None:
         """What `pip install ./plugins` leaves: a package, and the names of its plugins.
 
-        Pages of plugins keep the kubeconfig in the reader's folder, where a configuration can name it.
+        Pages of plugins keep the kubeconfig in the reader's folder, where a configuration can name
+        it.
         """
         project = tomllib.loads((ROOT / "plugins" / "pyproject.toml").read_text())["project"]
         about = self.folder / "site" / f"kubesched_plugins-{project['version']}.dist-info"
@@ -294,7 +299,8 @@ class Terminal:
             self._names.update(names)
 
     async def _as_shown(self, step: Step, command: str, code: int) -> list[tuple[str, str]]:
-        """Run a command, and repeat one that only reads until it prints what the page shows: pairs of these lines.
+        """Run a command, and repeat one that only reads until it prints what the page shows: pairs
+        of these lines.
 
         A reader types more slowly than the cluster settles.
         """
@@ -313,7 +319,9 @@ class Terminal:
             pause_s = min(2 * pause_s, MAX_PAUSE_S)
 
     async def run(self, command: str, code: int = 0) -> str:
-        """Run a command to its end, or until it is ready if it is one of `READY`; returns what it printed."""
+        """Run a command to its end, or until it is ready if it is one of `READY`; returns what it
+        printed.
+        """
         command = self._substituted(command).removesuffix("&")
         ready = [text for start, text in READY.items() if command.startswith(start)]
         if "--once" in command:

@@ -1,4 +1,6 @@
-"""A cluster without sockets or tasks: the real store and verbs, the real controllers and kubelets, a manual clock."""
+"""A cluster without sockets or tasks: the real store and verbs, the real controllers and kubelets,
+a manual clock.
+"""
 
 from __future__ import annotations
 
@@ -188,7 +190,9 @@ def _pinned_node(pod: dict[str, Any]) -> str:
 
 
 class LostWrite:
-    """Makes the n-th write of the controllers fail; `happened` says whether there were that many."""
+    """Makes the n-th write of the controllers fail; `happened` says whether there were that
+    many.
+    """
 
     def __init__(self, patched: pytest.MonkeyPatch, number: int) -> None:
         self.happened = False

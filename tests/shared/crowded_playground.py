@@ -1,4 +1,6 @@
-"""A playground too small for its pods, recorded: pods wait, come and go, preempt, and use volumes and devices."""
+"""A playground too small for its pods, recorded: pods wait, come and go, preempt, and use volumes
+and devices.
+"""
 
 from __future__ import annotations
 
@@ -43,8 +45,9 @@ def record_crowd(
 ) -> Path:
     """Record a playground under churn; returns the folder of the recording.
 
-    Without `claims` no pod has volumes or devices, whose binding takes long, so that checkpoints of the scheduler come soon.
-    It ends after that many changes, or as soon as `until` says of the folder that it may, within a minute.
+    Without `claims` no pod has volumes or devices, whose binding takes long, so that checkpoints of
+    the scheduler come soon. It ends after that many changes, or as soon as `until` says of the
+    folder that it may, within a minute.
     """
     where = str(folder / "recording")
 

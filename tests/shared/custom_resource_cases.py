@@ -1,4 +1,5 @@
-"""Definitions and custom resources that are written to kube-apiserver and to the embedded server, to compare the answers.
+"""Definitions and custom resources that are written to kube-apiserver and to the embedded server,
+to compare the answers.
 
 A case is a schema of `spec` and a list of writes, each on the object that the last one left.
 An answer is the status, and what is wrong or what was stored.
@@ -54,20 +55,116 @@ OPEN = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 AB = {"a": number(), "b": text()}
 
 CASES = [
-    Case("int or string", obj({"p": {"x-kubernetes-int-or-string": True, "maxLength": 9}}), [{"p": 3}, {"p": "3%"}, {"p": True}]),
-    Case("formats", obj({"t": text(format="date-time"), "d": text(format="duration"), "y": text(format="date"), "b": text(format="byte")}), [{"t": "2025-05-05T01:02:03Z", "d": "1m30s", "y": "2025-02-03", "b": "aGk="}, {"d": "3 days"}, {"d": "soon"}]),
-    Case("lists", obj({"s": list_of(text(), "set"), "m": list_of(KEYED, "map")}), [{"s": ["a", "b"], "m": [{"k": "a", "v": 1}, {"k": "b", "v": 2}]}, {"s": ["b", "b"]}, {"m": [{"k": "a"}, {"k": "a", "v": 3}]}]),
-    Case("nulls", obj({"n": text(nullable=True), "p": text(), "d": text(default="x"), "nd": text(nullable=True, default="y"), "l": list_of(text(nullable=True)), "m": map_of(text(nullable=True)), "o": obj(AB, nullable=True)}), [{"n": None, "p": None, "d": None, "nd": None, "l": ["a", None], "m": {"a": None}, "o": None}]),
-    Case("embedded resource", obj({"e": obj(AB, **{"x-kubernetes-embedded-resource": True})}), [{"e": {"apiVersion": "v1", "kind": "K", "metadata": {"name": "n", "labels": {"a": "b"}}, "a": 1, "z": 1}}]),
-    Case("ratcheting of the schema", obj({"a": text(), "b": number(), "o": obj({"x": number(), "y": number()})}), [{"a": "abcdef", "b": 1, "o": {"x": 1, "y": 1}}, {"b": 2}, {"a": "abcdefg"}, {"o": {"y": 2}}, {"o": {"x": 2}}], later=obj({"a": {"type": "string", "maxLength": 3}, "b": number(), "o": obj({"x": number(minimum=5), "y": number()}, required=["z"])})),
+    Case(
+        "int or string",
+        obj({"p": {"x-kubernetes-int-or-string": True, "maxLength": 9}}),
+        [{"p": 3}, {"p": "3%"}, {"p": True}],
+    ),
+    Case(
+        "formats",
+        obj(
+            {
+                "t": text(format="date-time"),
+                "d": text(format="duration"),
+                "y": text(format="date"),
+                "b": text(format="byte"),
+            }
+        ),
+        [
+            {"t": "2025-05-05T01:02:03Z", "d": "1m30s", "y": "2025-02-03", "b": "aGk="},
+            {"d": "3 days"},
+            {"d": "soon"},
+        ],
+    ),
+    Case(
+        "lists",
+        obj({"s": list_of(text(), "set"), "m": list_of(KEYED, "map")}),
+        [
+            {"s": ["a", "b"], "m": [{"k": "a", "v": 1}, {"k": "b", "v": 2}]},
+            {"s": ["b", "b"]},
+            {"m": [{"k": "a"}, {"k": "a", "v": 3}]},
+        ],
+    ),
+    Case(
+        "nulls",
+        obj(
+            {
+                "n": text(nullable=True),
+                "p": text(),
+                "d": text(default="x"),
+                "nd": text(nullable=True, default="y"),
+                "l": list_of(text(nullable=True)),
+                "m": map_of(text(nullable=True)),
+                "o": obj(AB, nullable=True),
+            }
+        ),
+        [
+            {
+                "n": None,
+                "p": None,
+                "d": None,
+                "nd": None,
+                "l": ["a", None],
+                "m": {"a": None},
+                "o": None,
+            }
+        ],
+    ),
+    Case(
+        "embedded resource",
+        obj({"e": obj(AB, **{"x-kubernetes-embedded-resource": True})}),
+        [
+            {
+                "e": {
+                    "apiVersion": "v1",
+                    "kind": "K",
+                    "metadata": {"name": "n", "labels": {"a": "b"}},
+                    "a": 1,
+                    "z": 1,
+                }
+            }
+        ],
+    ),
+    Case(
+        "ratcheting of the schema",
+        obj({"a": text(), "b": number(), "o": obj({"x": number(), "y": number()})}),
+        [
+            {"a": "abcdef", "b": 1, "o": {"x": 1, "y": 1}},
+            {"b": 2},
+            {"a": "abcdefg"},
+            {"o": {"y": 2}},
+            {"o": {"x": 2}},
+        ],
+        later=obj(
+            {
+                "a": {"type": "string", "maxLength": 3},
+                "b": number(),
+                "o": obj({"x": number(minimum=5), "y": number()}, required=["z"]),
+            }
+        ),
+    ),
     Case("null items without null", obj({"l": list_of(text())}), [{"l": ["a", None]}]),
     Case("null items with a default", obj({"l": list_of(text(default="z"))}), [{"l": ["a", None]}]),
-    Case("null values of a map", obj({"m": map_of(text()), "n": map_of(text(default="z"))}), [{"m": {"a": None}, "n": {"a": None}}]),
-    Case("nulls that nothing describes", obj({"o": OPEN}), [{"o": {"a": None, "b": {"c": None}}, "x": None}]),
-    Case("null and required", obj({"a": text(), "n": text(nullable=True)}, required=["a", "n"]), [{"a": None, "n": None}]),
+    Case(
+        "null values of a map",
+        obj({"m": map_of(text()), "n": map_of(text(default="z"))}),
+        [{"m": {"a": None}, "n": {"a": None}}],
+    ),
+    Case(
+        "nulls that nothing describes",
+        obj({"o": OPEN}),
+        [{"o": {"a": None, "b": {"c": None}}, "x": None}],
+    ),
+    Case(
+        "null and required",
+        obj({"a": text(), "n": text(nullable=True)}, required=["a", "n"]),
+        [{"a": None, "n": None}],
+    ),
     Case("null and enum", obj({"n": text(nullable=True, enum=["a", None])}), [{"n": None}]),
-    Case("unknown fields", obj({"o": OPEN, "a": number()}), [{"o": {"x": {"y": 1}}, "z": 1, "a": 1}]),
-]  # fmt: skip
+    Case(
+        "unknown fields", obj({"o": OPEN, "a": number()}), [{"o": {"x": {"y": 1}}, "z": 1, "a": 1}]
+    ),
+]
 
 
 async def play(index: int, case: Case, call: Call):
@@ -115,8 +212,13 @@ def _definition(plural, index, schema):
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {"name": f"{plural}.example.com"},
-        "spec": {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [_version(schema)]},
-    }  # fmt: skip
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": names,
+            "versions": [_version(schema)],
+        },
+    }
 
 
 def _short(status, answer, *, stored):

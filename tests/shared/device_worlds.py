@@ -1,4 +1,6 @@
-"""Clusters with devices for the tests of explanations: nodes, slices, classes, claims, and pods that name them."""
+"""Clusters with devices for the tests of explanations: nodes, slices, classes, claims, and pods
+that name them.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,10 @@ def held(name, *devices, pods=(), **more):
 
 
 def random_world(seed):
-    """A pod with a claim beside nodes with devices: (claim, objects). Small, so that all can be tried."""
+    """A pod with a claim beside nodes with devices: (claim, objects).
+
+    Small, so that all can be tried.
+    """
     draw = Random(seed)
     objects = [GPU, device_class("big", f"{attribute('numa')} == 1")]
     for at in range(draw.randint(1, 3)):

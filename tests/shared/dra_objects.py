@@ -1,4 +1,6 @@
-"""Slices, classes and claims as tests want to say them: by what matters, the rest as drivers and API server would."""
+"""Slices, classes and claims as tests want to say them: by what matters, the rest as drivers and
+API server would.
+"""
 
 from msgspec import convert, to_builtins
 
@@ -128,7 +130,9 @@ def allocation(*results, **fields):
 
 
 class NamedSelectors:
-    """Understands `all`, `none`, `broken`, `broken if odd` (an attribute) and attributes as `name=value`."""
+    """Understands `all`, `none`, `broken`, `broken if odd` (an attribute) and attributes as
+    `name=value`.
+    """
 
     def matches(self, expression, content):
         if expression in ("all", "none"):

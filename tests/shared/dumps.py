@@ -22,7 +22,9 @@ def dump_of_two_nodes(folder: Path, *, used_cpu: str) -> Path:
 
 
 def dump_of_six_nodes() -> str:
-    """Two nodes in each of three zones, three workloads, and a budget that lets no pod of `api` go."""
+    """Two nodes in each of three zones, three workloads, and a budget that lets no pod of `api`
+    go.
+    """
     nodes = [
         make_node(f"node-{i}").capacity(cpu="8", memory="32Gi", pods="110").zone(f"zone-{zone}")
         for i, zone in enumerate("abcabc")

@@ -1,4 +1,6 @@
-"""An event broadcaster before a server that is a dictionary and applies patches; faults are injected per request."""
+"""An event broadcaster before a server that is a dictionary and applies patches; faults are
+injected per request.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from kubesched.client.events import EventBroadcaster
 
 
 class EventServer:
-    """Keeps events by name; `faults` are raised by the next requests, before or after they took effect."""
+    """Keeps events by name; `faults` are raised by the next requests, before or after they took
+    effect.
+    """
 
     def __init__(self) -> None:
         self.events: dict[str, dict] = {}

@@ -1,4 +1,6 @@
-"""Takes away what in-tree plugins give beside the plugin contract, which may make decisions faster but never others."""
+"""Takes away what in-tree plugins give beside the plugin contract, which may make decisions faster
+but never others.
+"""
 
 from types import MethodType
 

@@ -1,8 +1,9 @@
-"""Judges printed fixes: runs their commands in a cluster with controllers, kubelets and the scheduler, in virtual time.
+"""Judges printed fixes: runs their commands in a cluster with controllers, kubelets and the
+scheduler, in virtual time.
 
-The cluster is the playground's (store, admission, controllers, kubelets) with kubesched's scheduler beside it. It
-shares no code with the trials of `explain`, which model controllers on the scheduler's own objects.
-`benchmarks/fixes_that_hold.py` runs it on many situations.
+The cluster is the playground's (store, admission, controllers, kubelets) with kubesched's scheduler
+beside it. It shares no code with the trials of `explain`, which model controllers on the
+scheduler's own objects. `benchmarks/fixes_that_hold.py` runs it on many situations.
 """
 
 from __future__ import annotations
@@ -184,7 +185,7 @@ class Judged:
                     state.put(codec.convert(obj, kind.record))
         return state
 
-    # -- kubectl -------------------------------------------------------------------------------------
+    # -- kubectl -----------------------------------------------------------------------------------
 
     def apply(self, fix: Fix) -> None:
         """Do what the fix says. Raises NotJudged if it says nothing that can be done."""
@@ -263,7 +264,9 @@ class Judged:
         self.api.patch("nodes", None, name, {"spec": {"taints": kept or None}})
 
     def _recreate(self, words: list[str]) -> None:
-        """`kubectl get … | kubectl patch --local … | kubectl replace --force -f -`, or unpatched."""
+        """`kubectl get … | kubectl patch --local … | kubectl replace --force -f -`, or
+        unpatched.
+        """
         assert words[1] == "get", words
         assert words[-4:] == ["replace", "--force", "-f", "-"], words
         resource, name = resource_key(self.api, words[2]), words[3]
@@ -291,7 +294,7 @@ def resource_key(api: LocalApi, word: str) -> str:
     raise NotJudged(f"resource {word}")
 
 
-# -- judging -------------------------------------------------------------------------------------------
+# -- judging ---------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -305,7 +308,9 @@ class Verdicts:
 
 
 def judge(seed: int, most_pods: int = 2) -> Verdicts:
-    """Explain pending pods of a situation, one of each workload, and try every fix that is printed."""
+    """Explain pending pods of a situation, one of each workload, and try every fix that is
+    printed.
+    """
     verdicts = Verdicts()
     world = Judged(seed)
     try:
@@ -380,5 +385,6 @@ def _judge_fix(seed: int, name: str, fix: Fix, world: Judged, verdicts: Verdicts
     else:
         texts = ", ".join(change.text for change in fix.changes)
         verdicts.failed.append(
-            f"seed {seed} {name}: {texts}: promised {fix.places} of {fix.wanted}, {after - before} came"
+            f"seed {seed} {name}: {texts}: promised {fix.places} of {fix.wanted}, {after - before} "
+            "came"
         )

@@ -1,4 +1,6 @@
-"""Random clusters with pending pods, reproducible from a seed: the nodes and pods of `generate`, with bound pods and owners."""
+"""Random clusters with pending pods, reproducible from a seed: the nodes and pods of `generate`,
+with bound pods and owners.
+"""
 
 from random import Random
 

@@ -1,4 +1,6 @@
-"""How many entries the structures behind an object hold, by the class and attribute that hold them."""
+"""How many entries the structures behind an object hold, by the class and attribute that hold
+them.
+"""
 
 from __future__ import annotations
 

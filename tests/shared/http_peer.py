@@ -1,4 +1,6 @@
-"""The client end of an HTTP connection over a transport that only records: bytes in, responses out."""
+"""The client end of an HTTP connection over a transport that only records: bytes in, responses
+out.
+"""
 
 from __future__ import annotations
 

@@ -39,7 +39,8 @@ def make(plugin, table=None, args=None, gates=None, listers=None):
 
 
 def verdict(plugin, pod, table, name=None):
-    """The plugin's verdict on one node (the first by default): None when it passes, the status otherwise.
+    """The plugin's verdict on one node (the first by default): None when it passes, the status
+    otherwise.
 
     What PreFilter says first ends the matter: a rejection, or SKIP.
     """
@@ -63,7 +64,9 @@ def passes(plugin, pod, table, name=None):
 
 
 def scores(plugin, pod, table):
-    """Node -> final score before weighting; the PreScore status instead when it is not a success."""
+    """Node -> final score before weighting; the PreScore status instead when it is not a
+    success.
+    """
     built = pod.build()
     rows = table.order_rows.astype(int)
     nodes, state = NodeColumns(table, rows), CycleState()

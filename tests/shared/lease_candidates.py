@@ -1,4 +1,6 @@
-"""Candidates for a Lease in a store that keeps real JSON and real resourceVersions, and the network between them."""
+"""Candidates for a Lease in a store that keeps real JSON and real resourceVersions, and the network
+between them.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ class LeaseServer:
 
 @dataclass(frozen=True)
 class Weather:
-    """What happens to one request: how long each way takes, and whether one of the ways is closed."""
+    """What happens to one request: how long each way takes, and whether one of the ways is
+    closed.
+    """
 
     out_s: float = 0.001
     back_s: float = 0.001

@@ -3,9 +3,10 @@
     python tests/shared/mechanical_mutants.py --first 1 --count 300 --results FILE
     python tests/shared/mechanical_mutants.py --results FILE --table
 
-Each is written into a scratch copy of the package. First unit tests are run, those about the changed module before those
-that only import it, then seeds of the simulation; the first failure ends the trial. Results are kept in the file, and a
-later run goes on after them. A mutant that neither notices may be equivalent: judge it by hand.
+Each is written into a scratch copy of the package. First unit tests are run, those about the
+changed module before those that only import it, then seeds of the simulation; the first failure
+ends the trial. Results are kept in the file, and a later run goes on after them. A mutant that
+neither notices may be equivalent: judge it by hand.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Planted bugs: patches that break the scheduler, and the simulation that has to notice.
 
-Each patch in `tests/simulation/mutants` begins with what it breaks (`What:`) and the promise that is broken by it
-(`Promise:`). A mutant is applied to a scratch copy of the package, never to the work tree, and seeds are run in a
-process of their own until one fails.
+Each patch in `tests/simulation/mutants` begins with what it breaks (`What:`) and the promise that
+is broken by it (`Promise:`). A mutant is applied to a scratch copy of the package, never to the
+work tree, and seeds are run in a process of their own until one fails.
 
     scripts/mutants                        every mutant, seeds 1 to 200
     scripts/mutants cache queue-in-flight  those whose name contains one of these
@@ -74,7 +74,9 @@ def _read(path: Path) -> Mutant:
 
 
 def apply(chosen: Mutant, directory: Path, *, check_only: bool = False) -> str:
-    """Apply a patch below a directory that has `src`; returns what git complains about, or nothing."""
+    """Apply a patch below a directory that has `src`; returns what git complains about, or
+    nothing.
+    """
     command = ["git", "apply", *(("--check",) if check_only else ()), str(chosen.path)]
     # Outside a repository, so that git takes the paths as they are.
     environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(directory.parent)}

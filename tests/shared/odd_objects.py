@@ -1,5 +1,7 @@
-"""Nodes and pods of the project's generator, with what a scheduler may meet but sequences leave out: features that nodes
-declare, image volumes, restart rules, reported resizes, several nodes by name, and parts that an API server would reject."""
+"""Nodes and pods of the project's generator, with what a scheduler may meet but sequences leave
+out: features that nodes declare, image volumes, restart rules, reported resizes, several nodes by
+name, and parts that an API server would reject.
+"""
 
 from random import Random
 

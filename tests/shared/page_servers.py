@@ -1,4 +1,6 @@
-"""Pages to visit with a browser: servers on threads of their own, and a visitor who notices errors."""
+"""Pages to visit with a browser: servers on threads of their own, and a visitor who notices
+errors.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Clusters in which pods are pending: random nodes and workloads, as manifests that an API server takes."""
+"""Clusters in which pods are pending: random nodes and workloads, as manifests that an API server
+takes.
+"""
 
 from __future__ import annotations
 

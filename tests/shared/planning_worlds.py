@@ -14,7 +14,8 @@ from kubesched.insight.state.cluster_state import ClusterState
 from kubesched.testing import make_node, make_pod
 
 ONE_WORKER = load(
-    b"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nparallelism: 1\n"
+    b"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nparallelism: "
+    b"1\n"
 )
 """Ties between nodes are decided by upstream's rule for one worker, not by drawing."""
 

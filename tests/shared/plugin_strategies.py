@@ -1,7 +1,8 @@
-"""Hypothesis strategies for clusters, pods and changes to them, and a table and its scalar model side by side.
+"""Hypothesis strategies for clusters, pods and changes to them, and a table and its scalar model
+side by side.
 
-Clusters come from the project's own generator, driven by a `Random` that Hypothesis controls: examples shrink, and
-what plugins read is described in one place.
+Clusters come from the project's own generator, driven by a `Random` that Hypothesis controls:
+examples shrink, and what plugins read is described in one place.
 """
 
 import msgspec

@@ -1,4 +1,6 @@
-"""Histories of a small cluster in which pods preempt: pods come, go and start, nominations, budgets, nodes and time change."""
+"""Histories of a small cluster in which pods preempt: pods come, go and start, nominations,
+budgets, nodes and time change.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """A slow, literal model of the specification of the scheduling queue.
 
-It keeps plain lists, visits every pod for every event, knows no cohorts, no heaps and no cached verdicts, and interleaves pods
-and events in one list as the specification words it. `test_queue_model` plays random histories to it and to the queue.
+It keeps plain lists, visits every pod for every event, knows no cohorts, no heaps and no cached
+verdicts, and interleaves pods and events in one list as the specification words it.
+`test_queue_model` plays random histories to it and to the queue.
 """
 
 from __future__ import annotations

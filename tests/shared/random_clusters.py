@@ -1,5 +1,7 @@
-"""Random clusters and pods for tests of the whole algorithm: everything the default plugins read, kept small so that
-rules collide often. Seeded with a plain generator, because what matters here is volume, not shrinking."""
+"""Random clusters and pods for tests of the whole algorithm: everything the default plugins read,
+kept small so that rules collide often. Seeded with a plain generator, because what matters here is
+volume, not shrinking.
+"""
 
 from __future__ import annotations
 

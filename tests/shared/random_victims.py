@@ -1,4 +1,6 @@
-"""Small random clusters to preempt on: several priorities, start times, budgets, nominated pods, ports, scalar resources."""
+"""Small random clusters to preempt on: several priorities, start times, budgets, nominated pods,
+ports, scalar resources.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Writes `tests/conformance/data/placements.jsonl.gz`: generated clusters with the answers of the scalar twins.
+"""Writes `tests/conformance/data/placements.jsonl.gz`: generated clusters with the answers of the
+scalar twins.
 
 Run from the project's root: python tests/shared/record_placements.py
 """

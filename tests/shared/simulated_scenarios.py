@@ -66,7 +66,9 @@ VOLUMES = Scenario(
     ),
     extras=("volumes",),
 )
-"""A pod with a volume that exists and one that has to be made; then one that wants a volume for itself."""
+"""A pod with a volume that exists and one that has to be made; then one that wants a volume for
+itself.
+"""
 
 
 def _slice(node_name: str, devices_there: int) -> JsonObject:
@@ -97,7 +99,8 @@ DEVICES = Scenario(
     duration_s=30.0,
     extras=("devices",),
 )
-"""A claim made for a pod, one made by hand, and one that waits until another node brings a device."""
+"""A claim made for a pod, one made by hand, and one that waits until another node brings a device.
+"""
 
 _RESOURCE = "example.com/gpu"
 

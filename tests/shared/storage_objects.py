@@ -60,7 +60,10 @@ def claim_json(
     deleting=False,
     **spec,
 ):
-    """A claim; bound to a volume unless said otherwise when it names one. `owner` is a pod that controls it."""
+    """A claim; bound to a volume unless said otherwise when it names one.
+
+    `owner` is a pod that controls it.
+    """
     bound = bool(volume) if bound is None else bound
     json = {
         "metadata": {
@@ -153,7 +156,9 @@ def storage_class(name="wait", mode="WaitForFirstConsumer", **fields):
 
 
 def topology(**labels):
-    """One term of allowedTopologies; keys with underscores stand for `topology.kubernetes.io/...`."""
+    """One term of allowedTopologies; keys with underscores stand for
+    `topology.kubernetes.io/...`.
+    """
     return {
         "matchLabelExpressions": [
             {"key": f"topology.kubernetes.io/{key}", "values": list(values)}

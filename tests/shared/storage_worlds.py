@@ -1,6 +1,8 @@
-"""Random storage worlds: the same objects in the listers and table the plugins read, and in the scalar world.
+"""Random storage worlds: the same objects in the listers and table the plugins read, and in the
+scalar world.
 
-Names are few, so that claims, volumes, classes and pods meet; every object may be changed or removed at any time.
+Names are few, so that claims, volumes, classes and pods meet; every object may be changed or
+removed at any time.
 """
 
 import copy
@@ -69,7 +71,9 @@ class StorageWorlds:
     def __init__(self, random):
         self.random = random
         self.is_tidy = random.random() < 0.6
-        """In a tidy world nearly everything exists and makes sense: then much is to be matched and provisioned."""
+        """In a tidy world nearly everything exists and makes sense: then much is to be matched and
+        provisioned.
+        """
         self.world = twin.World()
         self.listers = MemoryListers()
         self.table = NodeTable(capacity=2)
@@ -86,7 +90,7 @@ class StorageWorlds:
     def namespace(self):
         return "else" if self.odd(0.25) else "default"
 
-    # -- both sides ------------------------------------------------------------------------------------------------
+    # -- both sides --------------------------------------------------------------------------------
 
     def put(self, kind, json):
         meta = json["metadata"]
@@ -132,7 +136,7 @@ class StorageWorlds:
         self.random.shuffle(rows)
         return [NodeColumns(self.table), NodeColumns(self.table, np.array(rows, dtype=np.intp))]
 
-    # -- making things up ------------------------------------------------------------------------------------------
+    # -- making things up --------------------------------------------------------------------------
 
     def fill(self):
         for name in NODES[: self.random.randint(1, len(NODES))]:

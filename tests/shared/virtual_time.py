@@ -1,4 +1,6 @@
-"""An event loop whose time passes only while everybody waits: hours of waiting cost milliseconds, and nothing races."""
+"""An event loop whose time passes only while everybody waits: hours of waiting cost milliseconds,
+and nothing races.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class LoopClock:
-    """The clock of one machine: virtual time, a wall clock that may be wrong, an arbitrary monotonic origin."""
+    """The clock of one machine: virtual time, a wall clock that may be wrong, an arbitrary
+    monotonic origin.
+    """
 
     def __init__(self, *, wall_error_s: float = 0.0, origin_s: float = 1000.0) -> None:
         self.wall_error_s = wall_error_s

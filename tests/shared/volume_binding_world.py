@@ -29,7 +29,10 @@ NO_PROVISIONER = "kubernetes.io/no-provisioner"
 
 
 class Api:
-    """Takes writes, gives out revisions, and fails when told to. The watch shows what was written when asked to."""
+    """Takes writes, gives out revisions, and fails when told to.
+
+    The watch shows what was written when asked to.
+    """
 
     def __init__(self, listers):
         self.listers = listers

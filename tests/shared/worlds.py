@@ -1,8 +1,9 @@
-"""Clusters for stories that are told to two control planes: kubectl applies manifests, our scheduler decides.
+"""Clusters for stories that are told to two control planes: kubectl applies manifests, our
+scheduler decides.
 
-The embedded cluster brings its own kubelets and controllers. A real API server comes alone: there a few lines each play
-the kubelets, the keeper of disruption budgets, and the volume controller with its provisioner. What they do is all that
-the stories need of them, and no more.
+The embedded cluster brings its own kubelets and controllers. A real API server comes alone: there a
+few lines each play the kubelets, the keeper of disruption budgets, and the volume controller with
+its provisioner. What they do is all that the stories need of them, and no more.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class World:
         except TimeoutError:
             raise AssertionError(f"never happened: {what}") from None
 
-    # -- pods ----------------------------------------------------------------------------------------------------------
+    # -- pods --------------------------------------------------------------------------------------
 
     async def pod(self, name):
         return await self.admin.get(Pod, name, "default")
@@ -152,7 +153,7 @@ class World:
 
         return await self.eventually(find, f"{count} events {reason}")
 
-    # -- volumes -------------------------------------------------------------------------------------------------------
+    # -- volumes -----------------------------------------------------------------------------------
 
     async def bound_claim(self, name):
         async def bound():
@@ -175,7 +176,7 @@ class World:
         return await self.admin.get(PersistentVolume, result.spec.volume_name, "")
 
 
-# -- what a control plane without controllers lacks --------------------------------------------------------------------
+# -- what a control plane without controllers lacks ------------------------------------------------
 
 
 class Player:
@@ -377,7 +378,7 @@ def _storage(kind, name, **fields):
     return made | fields
 
 
-# -- the two control planes --------------------------------------------------------------------------------------------
+# -- the two control planes ------------------------------------------------------------------------
 
 
 @contextlib.asynccontextmanager

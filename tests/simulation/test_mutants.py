@@ -1,4 +1,5 @@
-"""Planted bugs are still bugs: every patch applies to the sources as they are, and a sample of them is caught.
+"""Planted bugs are still bugs: every patch applies to the sources as they are, and a sample of them
+is caught.
 
 `scripts/mutants` runs all of them; which seed catches each is in `docs/reference/simulation.md`.
 """
@@ -13,7 +14,9 @@ from mutants import MAX_SEEDS, PATCHES, ROOT, all_mutants, apply, catch, mutant
 
 WANTED = 30
 SAMPLE = {"cache-assumption-kept": 20, "queue-errors-never-retried": 30}
-"""Mutants that are caught within so many seeds, with a margin for seeds that come to mean other runs."""
+"""Mutants that are caught within so many seeds, with a margin for seeds that come to mean other
+runs.
+"""
 REFERENCE = ROOT / "docs" / "reference" / "simulation.md"
 
 

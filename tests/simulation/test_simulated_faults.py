@@ -1,4 +1,5 @@
-"""Whatever goes wrong on the way to the API server, safety holds all the while and everything is placed afterwards.
+"""Whatever goes wrong on the way to the API server, safety holds all the while and everything is
+placed afterwards.
 
 A failing seed is replayed with `kubesched simulate --faults --seed N --trace`.
 """

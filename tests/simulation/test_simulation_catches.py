@@ -1,4 +1,5 @@
-"""The simulation finds what it looks for: schedulers that were broken on purpose are caught, each by its property.
+"""The simulation finds what it looks for: schedulers that were broken on purpose are caught, each
+by its property.
 
 Every invariant has a broken scheduler that violates it, and none is missing from the reference.
 """

@@ -1,4 +1,6 @@
-"""The same seed gives the same run: within a process, across processes, whatever strings hash to."""
+"""The same seed gives the same run: within a process, across processes, whatever strings hash
+to.
+"""
 
 from __future__ import annotations
 

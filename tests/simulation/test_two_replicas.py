@@ -1,4 +1,6 @@
-"""What a replica answers for when it takes over before its watch has shown what the other one bound."""
+"""What a replica answers for when it takes over before its watch has shown what the other one
+bound.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,10 @@ def _room(cpu: str) -> JsonObject:
 
 
 class TakesOverBlind:
-    """Node and pods of one CPU each. One replica binds a pod; the other takes over and has not heard of that."""
+    """Node and pods of one CPU each.
+
+    One replica binds a pod; the other takes over and has not heard of that.
+    """
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -124,7 +129,8 @@ class TakesOverBlind:
 
 
 def test_the_other_replicas_pod_does_not_count_if_it_was_only_assumed() -> None:
-    """A pod is bound late, which was to share the node with one that the other replica had bound there long ago.
+    """A pod is bound late, which was to share the node with one that the other replica had bound
+    there long ago.
 
     By then that pod's second binding has been refused, and a third one has taken the room.
     """

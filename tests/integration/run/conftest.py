@@ -1,7 +1,8 @@
-"""`kubesched run` as a process, against an embedded cluster or, where there is one, a real control plane.
+"""`kubesched run` as a process, against an embedded cluster or, where there is one, a real control
+plane.
 
-Tests that take `cluster` run against both: the embedded API server always, etcd and kube-apiserver when
-`$KUBEBUILDER_ASSETS` names a folder with them (marker `real`).
+Tests that take `cluster` run against both: the embedded API server always, etcd and kube-apiserver
+when `$KUBEBUILDER_ASSETS` names a folder with them (marker `real`).
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ class Intercepted(ApiServer):
 
     @classmethod
     def install(cls, server, judge):
-        """`judge(request, answer)` gives the answer, by calling `answer()` or otherwise, and maybe an event to wait for."""
+        """`judge(request, answer)` gives the answer, by calling `answer()` or otherwise, and maybe
+        an event to wait for.
+        """
         server.__class__ = cls
         server.judge = judge
         server.held = {}
@@ -73,7 +76,8 @@ class Intercepted(ApiServer):
 
     async def settle(self, request, response):
         if id(response) in self.held:
-            # Kept beside its event until the end, also if the caller hangs up: another response could get its id.
+            # Kept beside its event until the end, also if the caller hangs up: another response
+            # could get its id.
             _response, event = self.held[id(response)]
             try:
                 await event.wait()
@@ -183,7 +187,9 @@ class Scheduler:
             self._news.set()
 
     async def says(self, text, *, after=0):
-        """Wait for a log line that contains the text, among those after the first so many; returns it."""
+        """Wait for a log line that contains the text, among those after the first so many; returns
+        it.
+        """
         try:
             async with asyncio.timeout(PATIENCE_S):
                 while True:
@@ -325,7 +331,9 @@ async def embedded_cluster(folder, gates=""):
 
 @contextlib.asynccontextmanager
 async def real_cluster(folder, *, audited=False):
-    """With `audited`, the API server keeps a record of bindings and of who wrote what into Leases: `audit.log`."""
+    """With `audited`, the API server keeps a record of bindings and of who wrote what into Leases:
+    `audit.log`.
+    """
     if not os.environ.get(ASSETS_VARIABLE):
         pytest.skip(
             f"needs etcd and kube-apiserver: set ${ASSETS_VARIABLE} to the folder that holds them"

@@ -1,8 +1,10 @@
-"""The deployment guides, followed: their commands are taken from the pages and run as they stand there.
+"""The deployment guides, followed: their commands are taken from the pages and run as they stand
+there.
 
-What a node would do is played here: a pod's container becomes a process with the container's own command line, files
-of the host live under a folder, and the port is a free one. On an embedded cluster, kubesched plays the kube-scheduler that
-it replaces: it takes the same flags. Everything else is as the reader would do it.
+What a node would do is played here: a pod's container becomes a process with the container's own
+command line, files of the host live under a folder, and the port is a free one. On an embedded
+cluster, kubesched plays the kube-scheduler that it replaces: it takes the same flags. Everything
+else is as the reader would do it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""A real control plane behind a network that delays, cuts, swallows and corrupts what it carries."""
+"""A real control plane behind a network that delays, cuts, swallows and corrupts what it
+carries.
+"""
 
 from __future__ import annotations
 
@@ -114,7 +116,9 @@ async def test_every_pod_is_bound_once_whatever_the_network_does(cluster, run, t
 
 
 async def test_nodes_that_go_while_their_pods_are_bound(cluster, run, tmp_path):
-    """Bindings to nodes that are gone succeed in Kubernetes; what counts is what is counted after."""
+    """Bindings to nodes that are gone succeed in Kubernetes; what counts is what is counted
+    after.
+    """
     await cluster.add_node("stays", cpu="2")
     scheduler = await run(config=ALONE)
     await scheduler.says('"Handlers synced"')

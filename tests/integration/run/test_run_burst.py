@@ -1,4 +1,6 @@
-"""Many pods at once while the leader dies: two replicas, a real control plane, its audit log as judge."""
+"""Many pods at once while the leader dies: two replicas, a real control plane, its audit log as
+judge.
+"""
 
 from __future__ import annotations
 

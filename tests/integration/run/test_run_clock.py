@@ -1,4 +1,6 @@
-"""The clock of one machine is set forwards and back while its scheduler leads: libfaketime sets it."""
+"""The clock of one machine is set forwards and back while its scheduler leads: libfaketime sets
+it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Every thread and task that the scheduler cannot do without: when it dies, the process ends and says why."""
+"""Every thread and task that the scheduler cannot do without: when it dies, the process ends and
+says why.
+"""
 
 from __future__ import annotations
 

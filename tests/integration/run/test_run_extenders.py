@@ -1,4 +1,6 @@
-"""`kubesched run` with HTTP extenders, against embedded and real API servers: they decide, bind, hang and die."""
+"""`kubesched run` with HTTP extenders, against embedded and real API servers: they decide, bind,
+hang and die.
+"""
 
 from __future__ import annotations
 
@@ -110,7 +112,9 @@ async def test_an_extender_chooses_victims(cluster, run, extender):
 
 
 async def test_while_an_extender_is_waited_for_the_process_lives_on(cluster, run, extender):
-    """Health, metrics and watches: what happens meanwhile is known as soon as the attempt is over."""
+    """Health, metrics and watches: what happens meanwhile is known as soon as the attempt is
+    over.
+    """
     await nodes(cluster, 1)
     extender.gate.clear()
     extender.answers["filter"] = lambda body: {"NodeNames": body["NodeNames"]}

@@ -1,4 +1,6 @@
-"""What a running scheduler survives: an API server that goes away and comes back, watches that expire, errors in bursts."""
+"""What a running scheduler survives: an API server that goes away and comes back, watches that
+expire, errors in bursts.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ async def test_a_leader_outlives_a_short_absence_of_the_api_server(cluster, run)
 
 @REAL
 async def test_a_revision_the_server_has_forgotten_makes_the_scheduler_list_again(cluster, run):
-    """While the scheduler is frozen, changes happen, etcd forgets its history, and the server its watch cache."""
+    """While the scheduler is frozen, changes happen, etcd forgets its history, and the server its
+    watch cache.
+    """
     await cluster.add_node("n1", cpu="16")
     scheduler = await run(config=ALONE)
     await cluster.add_pod("before")
@@ -85,7 +89,9 @@ async def test_a_revision_the_server_has_forgotten_makes_the_scheduler_list_agai
 
 @REAL
 async def test_a_cluster_restored_to_an_older_revision_is_scheduled(cluster, run):
-    """Without the comparison of revisions the leader stays blind: its watches are silent, its lease is renewed."""
+    """Without the comparison of revisions the leader stays blind: its watches are silent, its lease
+    is renewed.
+    """
     await cluster.add_node("n1", cpu="16")
     election = {"leaderElect": True, "leaseDuration": "90s", "renewDeadline": "80s"}
     scheduler = await run(config={"leaderElection": election})
@@ -296,7 +302,9 @@ async def pipe(reader, writer):
 
 @EMBEDDED
 async def test_a_bound_pod_that_moves_to_another_node_ends_the_process(cluster, run):
-    """No API server does that; a cache that contradicts the cluster is repaired by a restart only."""
+    """No API server does that; a cache that contradicts the cluster is repaired by a restart
+    only.
+    """
     for name in ("n1", "n2"):
         await cluster.add_node(name)
     scheduler = await run(config=ALONE)

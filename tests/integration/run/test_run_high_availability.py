@@ -1,4 +1,6 @@
-"""Several schedulers, one lease: only the leader schedules, another follows, and a lost lease ends the old one."""
+"""Several schedulers, one lease: only the leader schedules, another follows, and a lost lease ends
+the old one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`kubesched run --page`: the page on the secure port, behind the same doors as the other debug pages."""
+"""`kubesched run --page`: the page on the secure port, behind the same doors as the other debug
+pages.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +90,9 @@ async def test_without_the_flag_there_is_no_page(cluster, run, admin):
 @pytest.mark.slow
 @pytest.mark.parametrize("cluster", ["embedded"], indirect=True)
 async def test_streams_that_are_not_read_keep_none_from_being_scheduled(cluster, run, admin):
-    """200 browsers ask for events and stop reading; the pods after that are placed and probes answered."""
+    """200 browsers ask for events and stop reading; the pods after that are placed and probes
+    answered.
+    """
     await cluster.add_node("n1", cpu="64")
     scheduler = await run(*delegating(cluster), "--page")
     await cluster.add_pod("before")

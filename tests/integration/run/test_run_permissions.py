@@ -1,7 +1,9 @@
-"""The permissions in deploy/manifests are what the scheduler needs: enough for everything it does, and each one used.
+"""The permissions in deploy/manifests are what the scheduler needs: enough for everything it does,
+and each one used.
 
-Against the embedded API server the rules of the manifests are enforced by a small authorizer here, which also notes
-what was asked for. Against a real one, RBAC itself does it, with a service account's token.
+Against the embedded API server the rules of the manifests are enforced by a small authorizer here,
+which also notes what was asked for. Against a real one, RBAC itself does it, with a service
+account's token.
 """
 
 from __future__ import annotations
@@ -65,11 +67,15 @@ BOOTSTRAP = {
 
 
 CHECKED_BY_REAL_SERVERS = {"resourceclaims/binding"}
-"""Not a path: what a write to `resourceclaims/status` must be allowed besides, to change allocation or reservations."""
+"""Not a path: what a write to `resourceclaims/status` must be allowed besides, to change allocation
+or reservations.
+"""
 
 
 POD_GROUPS = {"podgroups", "podgroups/status", "compositepodgroups"}
-"""Only asked for with feature gates, which extenders cannot be combined with; they have a test of their own."""
+"""Only asked for with feature gates, which extenders cannot be combined with; they have a test of
+their own.
+"""
 
 
 @dataclass(frozen=True)
@@ -162,12 +168,15 @@ def _verb(request, target):
 
 @pytest.fixture
 def rbac(cluster):
-    """Enforce the manifests on everything that the scheduler sends, and stream no lists, as before Kubernetes 1.32."""
+    """Enforce the manifests on everything that the scheduler sends, and stream no lists, as before
+    Kubernetes 1.32.
+    """
     enforced = Rbac.of_manifests()
     catalog = cluster.embedded.server.registry.catalog
 
     trouble = {
-        # Read anew after a conflict; taken back, and the claim for extended resources deleted, after a failed binding.
+        # Read anew after a conflict; taken back, and the claim for extended resources deleted,
+        # after a failed binding.
         ("PUT", "/resourceclaims/one-gpu/status"): Conflict("modified"),
         ("POST", "/pods/devices/binding"): Invalid("not now"),
     }
@@ -189,7 +198,9 @@ def rbac(cluster):
 
 
 async def full_run(cluster, run, extender, kubeconfig, token):
-    """Lead, bind, ask an extender, fail twice, preempt, choose a volume, have one made, serve, step down."""
+    """Lead, bind, ask an extender, fail twice, preempt, choose a volume, have one made, serve, step
+    down.
+    """
     extender.answers["filter"] = lambda body: {
         "Nodes": body["Nodes"],
         "FailedNodes": {},
@@ -311,7 +322,9 @@ async def choose_volume(cluster, ours):
 
 
 async def have_a_volume_made(cluster, ours):
-    """A claim of a class with a provisioner: the scheduler writes the node that it chose into the claim."""
+    """A claim of a class with a provisioner: the scheduler writes the node that it chose into the
+    claim.
+    """
     await cluster.create(
         "/apis/storage.k8s.io/v1/storageclasses",
         apiVersion="storage.k8s.io/v1",
@@ -345,8 +358,10 @@ GPU = "example.com/gpu"
 
 
 async def allocate_devices(cluster, ours):
-    """One pod asks for a device by claim and for another as an extended resource. If the embedded server makes trouble
-    (see `rbac`), both are given back once and written again."""
+    """One pod asks for a device by claim and for another as an extended resource.
+
+    If the embedded server makes trouble (see `rbac`), both are given back once and written again.
+    """
     await cluster.create(
         "/apis/resource.k8s.io/v1/deviceclasses",
         apiVersion="resource.k8s.io/v1",

@@ -1,4 +1,6 @@
-"""`kubesched run` does its work and says so as kube-scheduler does: bindings, conditions, events, log lines, exits."""
+"""`kubesched run` does its work and says so as kube-scheduler does: bindings, conditions, events,
+log lines, exits.
+"""
 
 from __future__ import annotations
 
@@ -79,13 +81,16 @@ async def test_a_preemption_is_told_to_everybody(cluster, run):
         '"the target node for the preemption is determined" pod="default/high" node="n1"',
         '"Start the preemption asynchronously" preemptor="default/high" node="n1" numVictims=1',
         '"Preemptor Pod preempted victim Pod" preemptor="default/high" victim="default/victim"',
-        '"Async Preemption finished completely" preemptor="default/high" node="n1" result="success"',
+        '"Async Preemption finished completely" preemptor="default/high" node="n1" '
+        'result="success"',
     ):
         await scheduler.says(text)
 
 
 async def test_a_gated_pod_is_left_to_the_api_server(cluster, run):
-    """The API server has already said why it waits; the scheduler adds nothing until the gate is gone."""
+    """The API server has already said why it waits; the scheduler adds nothing until the gate is
+    gone.
+    """
     await cluster.add_node("n1")
     await run(config=ALONE)
     await cluster.add_pod("gated", schedulingGates=[{"name": "example.com/g"}])

@@ -1,4 +1,6 @@
-"""The HTTPS side of a running scheduler: who sees what, readiness, metrics of a busy scheduler, reloaded certificates."""
+"""The HTTPS side of a running scheduler: who sees what, readiness, metrics of a busy scheduler,
+reloaded certificates.
+"""
 
 from __future__ import annotations
 
@@ -232,7 +234,9 @@ SLOW, GREEDY, HALF_A_HANDSHAKE = (
 
 
 class Attack:
-    """Clients that never finish a request, never shake hands, or send far too much; who is cut comes again."""
+    """Clients that never finish a request, never shake hands, or send far too much; who is cut
+    comes again.
+    """
 
     def __init__(self, port, *, quiet, loud):
         self._port = port

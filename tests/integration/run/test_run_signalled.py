@@ -1,4 +1,6 @@
-"""Ctrl-C and SIGTERM, command by command: the exit code, what is said, and that no process stays behind."""
+"""Ctrl-C and SIGTERM, command by command: the exit code, what is said, and that no process stays
+behind.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,9 @@ class Command:
 
 
 def _heed_interrupts():
-    """As a command in a terminal does, also where the tests run in the background with SIGINT ignored."""
+    """As a command in a terminal does, also where the tests run in the background with SIGINT
+    ignored.
+    """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 

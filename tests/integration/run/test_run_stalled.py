@@ -1,4 +1,6 @@
-"""A plugin that blocks the scheduling loop: lease, pages and signals go on, and the log names the plugin."""
+"""A plugin that blocks the scheduling loop: lease, pages and signals go on, and the log names the
+plugin.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""How a scheduler stops: bindings under way are finished within a bound, a second signal ends it where it stands."""
+"""How a scheduler stops: bindings under way are finished within a bound, a second signal ends it
+where it stands.
+"""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ def existing_means(model, owner, term, target):
 def incoming_means(model, pod, term, target):
     """Does a term of the pod to be placed mean the target?
 
-    Upstream until 1.36: the namespace selector is also asked about no labels at all, and what it says then holds for
-    every namespace. Since 1.37 only the empty selector means every namespace.
+    Upstream until 1.36: the namespace selector is also asked about no labels at all, and what it
+    says then holds for every namespace. Since 1.37 only the empty selector means every namespace.
     """
     space, selector = target["metadata"]["namespace"], term.get("namespaceSelector")
     known = space in model.namespaces and matches_selector(selector, model.namespaces[space] or {})
@@ -48,7 +48,7 @@ def _spaces(owner, term):
     return set(listed)
 
 
-# -- filter ------------------------------------------------------------------------------------------------------------
+# -- filter ----------------------------------------------------------------------------------------
 
 
 def filter_all(model, pod):
@@ -98,7 +98,7 @@ def _at(counts, term, labels):
     return key in labels and counts.get((key, labels[key]), 0) > 0
 
 
-# -- score -------------------------------------------------------------------------------------------------------------
+# -- score -----------------------------------------------------------------------------------------
 
 
 def score_all(model, pod, feasible):

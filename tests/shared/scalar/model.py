@@ -1,4 +1,6 @@
-"""A cluster as the scheduler's snapshot shows it: nodes, the pods on them, ports in use, images as last seen."""
+"""A cluster as the scheduler's snapshot shows it: nodes, the pods on them, ports in use, images as
+last seen.
+"""
 
 from kubesched.config.features import DEFAULT_GATES
 from scalar.quantities import in_units, parse
@@ -84,7 +86,7 @@ class Model:
             }
         self._changed.clear()
 
-    # -- what plugins ask ----------------------------------------------------------------------------------------------
+    # -- what plugins ask --------------------------------------------------------------------------
 
     def pods_on(self, name):
         return list(self.pods.get(name, {}).values())

@@ -18,7 +18,7 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-# -- filters -----------------------------------------------------------------------------------------------------------
+# -- filters ---------------------------------------------------------------------------------------
 
 
 def node_unschedulable(model, pod, name):
@@ -134,7 +134,7 @@ def node_declared_features(model, pod, name):
     return UU, ["node(s) didn't match Pod's required features"]
 
 
-# -- scores ------------------------------------------------------------------------------------------------------------
+# -- scores ----------------------------------------------------------------------------------------
 
 
 def taint_toleration_score(model, pod, name):
@@ -275,7 +275,7 @@ def _with_tag(name):
     return name + ":latest" if name.rfind(":") <= name.rfind("/") else name
 
 
-# -- normalisation -----------------------------------------------------------------------------------------------------
+# -- normalisation ---------------------------------------------------------------------------------
 
 
 def default_normalize(scores, *, reverse=False):

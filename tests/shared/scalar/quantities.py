@@ -26,5 +26,7 @@ def round_up(amount):
 
 
 def in_units(name, amount):
-    """The integer that counts for a resource: thousandths of a CPU, whole units of anything else."""
+    """The integer that counts for a resource: thousandths of a CPU, whole units of anything
+    else.
+    """
     return round_up(amount * 1000) if name == "cpu" else round_up(amount)

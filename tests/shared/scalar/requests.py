@@ -63,7 +63,9 @@ def _actual(infeasible, container, seen):
 
 
 def _largest(pod, container, seen):
-    """1.36: the largest of a container's three, if it reports any and is no init container that ends."""
+    """1.36: the largest of a container's three, if it reports any and is no init container that
+    ends.
+    """
     ends = (
         container in (pod["spec"].get("initContainers") or [])
         and container.get("restartPolicy") != "Always"

@@ -1,6 +1,7 @@
 """The storage plugins, one pod and one node at a time, over a world of plain JSON.
 
-Answers: None passes, ("Skip",) opts out, (code, reason, ...) rejects, ("Error", text) breaks the attempt.
+Answers: None passes, ("Skip",) opts out, (code, reason, ...) rejects, ("Error", text) breaks the
+attempt.
 """
 
 import math
@@ -63,7 +64,7 @@ class World:
         return [pod for pod in self.pods.values() if pod["spec"]["nodeName"] == node]
 
 
-# -- parts -------------------------------------------------------------------------------------------------------------
+# -- parts -----------------------------------------------------------------------------------------
 
 
 def annotations(obj):
@@ -123,7 +124,7 @@ def labels_of(obj):
     return obj["metadata"].get("labels") or {}
 
 
-# -- migration ---------------------------------------------------------------------------------------------------------
+# -- migration -------------------------------------------------------------------------------------
 
 
 def in_tree(spec):
@@ -251,7 +252,7 @@ def reaches(terms, node):
     return False
 
 
-# -- VolumeZone --------------------------------------------------------------------------------------------------------
+# -- VolumeZone ------------------------------------------------------------------------------------
 
 
 def zone_pre_filter(world, pod):
@@ -301,7 +302,7 @@ def zone_filter(world, pod, node, requirements):
     return None
 
 
-# -- VolumeRestrictions ------------------------------------------------------------------------------------------------
+# -- VolumeRestrictions ----------------------------------------------------------------------------
 
 DISKS = ("gcePersistentDisk", "awsElasticBlockStore", "rbd", "iscsi")
 
@@ -366,7 +367,7 @@ def same_disk(a, b):
     return False
 
 
-# -- NodeVolumeLimits --------------------------------------------------------------------------------------------------
+# -- NodeVolumeLimits ------------------------------------------------------------------------------
 
 
 def limits_pre_filter(world, pod):
@@ -467,7 +468,7 @@ def driver_of(world, claim, csi_node):
     return provisioner, handle
 
 
-# -- VolumeBinding -----------------------------------------------------------------------------------------------------
+# -- VolumeBinding ---------------------------------------------------------------------------------
 
 
 def binding_pre_filter(world, pod):

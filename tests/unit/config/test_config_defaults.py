@@ -1,4 +1,6 @@
-"""Proves what a file means when it says little: defaults, and the user's plugins over the default ones."""
+"""Proves what a file means when it says little: defaults, and the user's plugins over the default
+ones.
+"""
 
 from __future__ import annotations
 
@@ -298,7 +300,8 @@ def test_a_plugin_that_is_off_gets_no_default_arguments():
 def test_what_extenders_ignore_replaces_what_fit_ignores():
     text = """
 extenders:
-- {urlPrefix: "http://a", managedResources: [{name: example.com/a, ignoredByScheduler: true}, {name: example.com/b}]}
+- urlPrefix: "http://a"
+  managedResources: [{name: example.com/a, ignoredByScheduler: true}, {name: example.com/b}]
 profiles:
 - pluginConfig: [{name: NodeResourcesFit, args: {ignoredResources: [example.com/c]}}]
 """
@@ -328,7 +331,8 @@ extenders:
   nodeCacheCapable: true
   ignorable: true
   managedResources: [{name: example.com/a}]
-  tlsConfig: {insecure: false, serverName: sni, certFile: c, keyFile: k, caFile: a, certData: Yw==, keyData: aw==, caData: YQ==}
+  tlsConfig: {insecure: false, serverName: sni, certFile: c, keyFile: k, caFile: a,
+              certData: Yw==, keyData: aw==, caData: YQ==}
 """
     (extender,) = read(text).extenders
     assert extender.url_prefix == "https://extender"

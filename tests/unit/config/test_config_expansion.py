@@ -344,7 +344,8 @@ def test_a_binder_of_ones_own_runs_after_the_default_binder():
         pytest.param(
             profile("Sort"),
             [
-                'plugins.bind: at least one bind plugin is needed for profile with scheduler name "p"'
+                "plugins.bind: at least one bind plugin is needed for profile with scheduler name "
+                '"p"'
             ],
             id="no bind plugin",
         ),

@@ -1,6 +1,7 @@
 """Every configuration field is read, written back and documented: the checklist in CONTRIBUTING.md.
 
-A field added to `config.types` that does not survive reading and writing, or is forgotten on the reference page, fails here.
+A field added to `config.types` that does not survive reading and writing, or is forgotten on the
+reference page, fails here.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ def file_name(field):
 
 
 def leaves(record, path=""):
-    """(path, value) of every field below a record: `extenders[].weight` and a value that is not its default."""
+    """(path, value) of every field below a record: `extenders[].weight` and a value that is not its
+    default.
+    """
     hints = typing.get_type_hints(record, include_extras=True)
     for field in dataclasses.fields(record):
         name = file_name(field)

@@ -33,7 +33,8 @@ profiles:
       ignoredResources: [example.com/a]
       scoringStrategy:
         type: RequestedToCapacityRatio
-        requestedToCapacityRatio: {shape: [{utilization: 0, score: 0}, {utilization: 100, score: 10}]}
+        requestedToCapacityRatio:
+          shape: [{utilization: 0, score: 0}, {utilization: 100, score: 10}]
   - name: NodeAffinity
     args:
       addedAffinity:

@@ -29,7 +29,8 @@ def warnings(profile: str) -> list[str]:
             "plugins: {score: {disabled: [{name: ImageLocalty}]}}",
             [
                 'profiles[0].plugins.score.disabled[0].name: disabling "ImageLocalty" has no '
-                'effect: it is not enabled anywhere (did you mean "ImageLocality"?) (line 3, column 49)'
+                'effect: it is not enabled anywhere (did you mean "ImageLocality"?) (line 3, '
+                "column 49)"
             ],
             id="a misspelt name in a disabled list",
         ),

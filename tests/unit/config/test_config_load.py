@@ -1,4 +1,6 @@
-"""Proves reading whole files: strictness, kinds and versions, positions, and all problems at once."""
+"""Proves reading whole files: strictness, kinds and versions, positions, and all problems at
+once.
+"""
 
 from __future__ import annotations
 

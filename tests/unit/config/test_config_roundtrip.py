@@ -1,4 +1,6 @@
-"""Proves that what is written is what was meant: encoding, YAML text, and the effective configuration."""
+"""Proves that what is written is what was meant: encoding, YAML text, and the effective
+configuration.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Proves that records are read strictly, with every problem at once, and written as Go writes them."""
+"""Proves that records are read strictly, with every problem at once, and written as Go writes
+them.
+"""
 
 from __future__ import annotations
 
@@ -161,7 +163,8 @@ def test_values_are_read(text, expected):
         ),
         pytest.param(
             "ratio: .nan",
-            "ratio: Invalid value: .nan: expected a finite number, found a number (line 1, column 8)",
+            "ratio: Invalid value: .nan: expected a finite number, found a number (line 1, column "
+            "8)",
             id="not a number",
         ),
         pytest.param(

@@ -1,4 +1,6 @@
-"""Proves upstream's validation cases for whole configurations: what passes, what fails, where, in which words."""
+"""Proves upstream's validation cases for whole configurations: what passes, what fails, where, in
+which words.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,10 @@ GOOD = KubeSchedulerConfiguration(
     profiles=(FIRST, SECOND),
     extenders=(Extender(url_prefix="http://e", prioritize_verb="prioritize", weight=1),),
 )
-VERSION_1 = 'was invalid in version "v1" (KubeSchedulerConfiguration is version "kubescheduler.config.k8s.io/v1")'
+VERSION_1 = (
+    'was invalid in version "v1" '
+    '(KubeSchedulerConfiguration is version "kubescheduler.config.k8s.io/v1")'
+)
 
 
 def problems(**changes) -> list[str]:
@@ -203,14 +208,16 @@ def test_good_configurations_pass(changes):
         pytest.param(
             first(plugins=scoring("a.b:Mine"), plugin_config=(PluginConfig("Mine"),)),
             [
-                'profiles[0].pluginConfig[0].name: Invalid value: "Mine": has no effect: the plugin is enabled as "a.b:Mine"'
+                'profiles[0].pluginConfig[0].name: Invalid value: "Mine": has no effect: the '
+                'plugin is enabled as "a.b:Mine"'
             ],
             id="arguments without the module of their plugin",
         ),
         pytest.param(
             first(plugins=scoring("Mine"), plugin_config=(PluginConfig("a.b:Mine"),)),
             [
-                'profiles[0].pluginConfig[0].name: Invalid value: "a.b:Mine": has no effect: the plugin is enabled as "Mine"'
+                'profiles[0].pluginConfig[0].name: Invalid value: "a.b:Mine": has no effect: the '
+                'plugin is enabled as "Mine"'
             ],
             id="arguments for a module of a plugin that is enabled by name",
         ),

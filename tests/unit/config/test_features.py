@@ -1,4 +1,6 @@
-"""Proves that feature gates have upstream's defaults, stages, locks and dependencies, and its error texts."""
+"""Proves that feature gates have upstream's defaults, stages, locks and dependencies, and its error
+texts.
+"""
 
 from __future__ import annotations
 

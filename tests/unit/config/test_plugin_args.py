@@ -1,4 +1,6 @@
-"""Proves the defaults and the checks of every in-tree plugin's arguments, with upstream's wording."""
+"""Proves the defaults and the checks of every in-tree plugin's arguments, with upstream's
+wording.
+"""
 
 from __future__ import annotations
 
@@ -234,7 +236,8 @@ NAME_RULE = (
         pytest.param(
             "NodeAffinity",
             "addedAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: "
-            "[{matchExpressions: [{key: a, operator: Gt, values: ['5']}, {key: b, operator: Exists}],"
+            "[{matchExpressions: [{key: a, operator: Gt, values: ['5']}, {key: b, operator: "
+            "Exists}],"
             " matchFields: [{key: metadata.name, operator: In, values: [node-1]}]}]}}",
             id="a full node selector",
         ),
@@ -252,7 +255,8 @@ NAME_RULE = (
         pytest.param(
             "NodeResourcesFit",
             "{ignoredResources: [example.com/a], ignoredResourceGroups: [example.com], "
-            "scoringStrategy: {type: RequestedToCapacityRatio, resources: [{name: a, weight: 100}], "
+            "scoringStrategy: {type: RequestedToCapacityRatio, resources: [{name: a, weight: "
+            "100}], "
             "requestedToCapacityRatio: {shape: [{utilization: 0, score: 0}, "
             "{utilization: 100, score: 10}]}}}",
             id="everything fit can be told",

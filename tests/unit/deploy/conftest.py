@@ -1,8 +1,10 @@
-"""The deployment files as data, and the chart rendered: by enough of Go's templates for it, and by helm where there is one.
+"""The deployment files as data, and the chart rendered: by enough of Go's templates for it, and by
+helm where there is one.
 
-helm itself is not needed: the chart keeps to field access, `if`, `not`, `toYaml`, `nindent`, `quote`, `include`, `print` and
-`sha256sum`, which is what is rendered here. Anything else in a template is an error. Where `helm` is on the path, every
-test of the chart runs a second time with what `helm template` makes of it.
+helm itself is not needed: the chart keeps to field access, `if`, `not`, `toYaml`, `nindent`,
+`quote`, `include`, `print` and `sha256sum`, which is what is rendered here. Anything else in a
+template is an error. Where `helm` is on the path, every test of the chart runs a second time with
+what `helm template` makes of it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Every alert fires in Prometheus' own rule engine, on the pages our metrics write while its story happens.
+"""Every alert fires in Prometheus' own rule engine, on the pages our metrics write while its story
+happens.
 
-A story moves real instruments minute by minute; the pages become the series of a `promtool test rules` file. promtool is
-taken from the path; in CI on Debian it is unpacked from the package, and otherwise the tests say that it is missing.
+A story moves real instruments minute by minute; the pages become the series of a `promtool test
+rules` file. promtool is taken from the path; in CI on Debian it is unpacked from the package, and
+otherwise the tests say that it is missing.
 """
 
 from __future__ import annotations
@@ -41,7 +43,10 @@ STALLED = "kubesched_scheduling_loop_stalled_seconds_total"
 
 @dataclass
 class Replica:
-    """The instruments of one process, moved by hand. As made it is healthy: it leads, and pods are placed."""
+    """The instruments of one process, moved by hand.
+
+    As made it is healthy: it leads, and pods are placed.
+    """
 
     registry: MetricsRegistry = field(default_factory=MetricsRegistry)
     clock: ManualClock = field(default_factory=ManualClock)
@@ -166,7 +171,9 @@ def promtool(tmp_path_factory):
 
 
 def unpacked(folder: Path) -> str | None:
-    """promtool out of Debian's package, without installing the service; None where it cannot be had."""
+    """promtool out of Debian's package, without installing the service; None where it cannot be
+    had.
+    """
     if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
         return None
     folder.chmod(0o777)  # apt downloads as another user
@@ -248,6 +255,7 @@ def test_nothing_fires_while_all_is_well(promtool, tmp_path):
     expectations = [silence(name, f"{MINUTES}m") for name in STORIES]
     done = judge(promtool, tmp_path, series_of(healthy), expectations)
     assert done.returncode == 0, done.stdout + done.stderr
-    # A check that cannot fail would pass here, too: the same pages must not satisfy a wrong expectation.
+    # A check that cannot fail would pass here, too: the same pages must not satisfy a wrong
+    # expectation.
     wrong = [expectation("KubeschedDown", {}, f"{MINUTES}m")]
     assert judge(promtool, tmp_path, series_of(healthy), wrong).returncode != 0

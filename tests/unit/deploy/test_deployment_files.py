@@ -1,4 +1,6 @@
-"""Manifests and chart: in step with each other, safe by default, with the permissions the specification lists."""
+"""Manifests and chart: in step with each other, safe by default, with the permissions the
+specification lists.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The recipes for plugins of one's own and for k3s, as far as they go without containers: pages are the source."""
+"""The recipes for plugins of one's own and for k3s, as far as they go without containers: pages are
+the source.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Every document of the manifests and the chart has the shape of its kind: known fields, right types, required ones there.
+"""Every document of the manifests and the chart has the shape of its kind: known fields, right
+types, required ones there.
 
-The shapes are those of the embedded API server (Kubernetes 1.36). A real server judges the same documents, strictly, in
-tests/integration/run/test_run_permissions.py.
+The shapes are those of the embedded API server (Kubernetes 1.36). A real server judges the same
+documents, strictly, in tests/integration/run/test_run_permissions.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The lock files hold every dependency with a version that fits and hashes, and name no package index."""
+"""The lock files hold every dependency with a version that fits and hashes, and name no package
+index.
+"""
 
 import re
 import tomllib

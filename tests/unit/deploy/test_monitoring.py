@@ -1,4 +1,6 @@
-"""Dashboard and alerts: every query asks for metrics and labels that the metrics page has, in the way their type allows."""
+"""Dashboard and alerts: every query asks for metrics and labels that the metrics page has, in the
+way their type allows.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""The learned policy of the examples: from a network to a plugin, checked, compared, as a shadow, promoted.
+"""The learned policy of the examples: from a network to a plugin, checked, compared, as a shadow,
+promoted.
 
-The shadow and the promotion are console blocks of its page (tests/integration/test_console_blocks.py). Training needs
-torch; everything else here runs without it, with a small network that the test makes.
+The shadow and the promotion are console blocks of its page
+(tests/integration/test_console_blocks.py). Training needs torch; everything else here runs without
+it, with a small network that the test makes.
 """
 
 from __future__ import annotations
@@ -89,7 +91,9 @@ def test_it_is_evaluated_beside_the_default(weights: str) -> None:
 
 @pytest.mark.slow
 def test_it_is_trained(tmp_path: Path) -> None:
-    """A few steps: a network comes of it that the plugin can use and that differs from the first."""
+    """A few steps: a network comes of it that the plugin can use and that differs from the
+    first.
+    """
     pytest.importorskip("torch", reason="training needs torch")
     pytest.importorskip("sb3_contrib", reason="training needs stable-baselines3 and sb3-contrib")
     from learned_policy import LearnedPolicy, Network

@@ -1,4 +1,6 @@
-"""Nodes with nominated pods, judged together or one by one: the same verdicts, whatever happens to nominations."""
+"""Nodes with nominated pods, judged together or one by one: the same verdicts, whatever happens to
+nominations.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Exceptions of plugins: type and text reach the pod, the traceback reaches the log, once for each place that raises."""
+"""Exceptions of plugins: type and text reach the pod, the traceback reaches the log, once for each
+place that raises.
+"""
 
 from __future__ import annotations
 

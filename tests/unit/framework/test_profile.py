@@ -1,4 +1,6 @@
-"""From configured profiles to plugin instances: arguments, unknown and broken plugins, and the capability table."""
+"""From configured profiles to plugin instances: arguments, unknown and broken plugins, and the
+capability table.
+"""
 
 from __future__ import annotations
 
@@ -137,7 +139,9 @@ def test_pre_filters_that_came_with_1_37(version: str, are_there: bool) -> None:
 
 @pytest.mark.parametrize("name", sorted(IN_TREE))
 def test_the_capability_table_tells_the_truth(name: str) -> None:
-    """`config view` works without importing plugins, from a table; this is what keeps the table honest."""
+    """`config view` works without importing plugins, from a table; this is what keeps the table
+    honest.
+    """
     registry = in_tree_registry()
     for point in ExtensionPoint:
         if point.value in EXTENSION_POINTS:

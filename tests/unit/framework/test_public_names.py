@@ -1,4 +1,6 @@
-"""`kubesched.framework` is the plugin author's one import, and its list of names is the documented one."""
+"""`kubesched.framework` is the plugin author's one import, and its list of names is the documented
+one.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def test_the_reference_page_says_what_the_docstrings_say() -> None:
 
 
 def test_the_contract_has_upstreams_methods_and_one_rule_per_phase() -> None:
-    """A method that is neither upstream's, nor a column form, nor a rule, is a change of the contract."""
+    """A method that is neither upstream's, nor a column form, nor a rule, is a change of the
+    contract.
+    """
     beyond_upstream = {
         "Plugin": {"class_fields", "close", "kinds_to_list"},
         "QueueSortPlugin": {"sort_key"},

@@ -1,4 +1,5 @@
-"""Proves how a pod that Permit holds is let go, rejected or timed out, and how PreBind work is called off.
+"""Proves how a pod that Permit holds is let go, rejected or timed out, and how PreBind work is
+called off.
 
 Time is a list of timers fired by hand.
 """

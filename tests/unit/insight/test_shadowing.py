@@ -85,7 +85,8 @@ def test_a_pod_whose_binding_arrives_later_explains_a_race(two):
     two.pod("c", "1")
     two.bind("c", "n0")
     two.later(10)
-    # Theirs placed a on n1 first, where it was assumed, then b on n0; the bindings arrived the other way round.
+    # Theirs placed a on n1 first, where it was assumed, then b on n0; the bindings arrived the
+    # other way round.
     two.bind("b", "n0")
     two.cluster.clock.advance(0.1)
     two.bind("a", "n1")

@@ -1,4 +1,6 @@
-"""Shared by the embedded cluster's tests: an API in memory, requests without a socket, and a world with controllers."""
+"""Shared by the embedded cluster's tests: an API in memory, requests without a socket, and a world
+with controllers.
+"""
 
 from __future__ import annotations
 

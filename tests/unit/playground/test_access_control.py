@@ -18,7 +18,9 @@ BOB = User("bob")
 
 @pytest.fixture
 def server(api, clock):
-    return ApiServer(api.registry, clock=clock, rng=random.Random(7), token="secret", authorization="rbac")  # fmt: skip
+    return ApiServer(
+        api.registry, clock=clock, rng=random.Random(7), token="secret", authorization="rbac"
+    )
 
 
 @pytest.fixture
@@ -26,7 +28,10 @@ def call(server):
     async def call(method, target, body=None, *, user=BOB, **headers):
         path, _, query = target.partition("?")
         data = b"" if body is None else json.dumps(body).encode()
-        sent = {"content-type": "application/json", **{key.replace("_", "-"): value for key, value in headers.items()}}  # fmt: skip
+        sent = {
+            "content-type": "application/json",
+            **{key.replace("_", "-"): value for key, value in headers.items()},
+        }
         response = await server.handle(ApiRequest(method, path, query, sent, data, user))
         if response.stream is not None:
             await response.stream.aclose()
@@ -87,7 +92,9 @@ async def test_the_administrator_may_everything_and_everyone_may_discover(call):
 
 
 async def test_binding_a_claim_needs_a_permission_of_its_own(api, server, call):
-    """For the whole cluster, whatever the claim's namespace; other changes of the status do without."""
+    """For the whole cluster, whatever the claim's namespace; other changes of the status do
+    without.
+    """
     dra = "resource.k8s.io"
     request = {"name": "r", "exactly": {"deviceClassName": "gpu"}}
     metadata = {"name": "c", "namespace": "default"}
@@ -132,14 +139,20 @@ async def test_the_status_of_devices_needs_a_permission_by_driver(api, server, c
     path = f"/apis/{dra}/v1/namespaces/default/resourceclaims/c/status"
     change = {"status": {"devices": [{**device, "networkData": {"interfaceName": "eth0"}}]}}
     merge = {"content_type": "application/merge-patch+json"}
-    other = {**rule(["resourceclaims/driver"], ["arbitrary-node:patch"], dra), "resourceNames": ["other"]}  # fmt: skip
+    other = {
+        **rule(["resourceclaims/driver"], ["arbitrary-node:patch"], dra),
+        "resourceNames": ["other"],
+    }
     grant(api, "other-driver", [other], TO_BOB)
     status, body = await call("PATCH", path, change, **merge)
     assert (status, body["message"]) == (
         422,
-        'ResourceClaim.resource.k8s.io "c" is invalid: status.devices: Forbidden: changing status.devices requires '
-        'resource="resourceclaims/driver", verb="[arbitrary-node:patch]" permission: resourceclaims.resource.k8s.io '
-        '"d.example.com" is forbidden: User "bob" cannot arbitrary-node:patch resource "resourceclaims/driver" in API '
+        'ResourceClaim.resource.k8s.io "c" is invalid: status.devices: Forbidden: changing '
+        "status.devices requires "
+        'resource="resourceclaims/driver", verb="[arbitrary-node:patch]" permission: '
+        "resourceclaims.resource.k8s.io "
+        '"d.example.com" is forbidden: User "bob" cannot arbitrary-node:patch resource '
+        '"resourceclaims/driver" in API '
         'group "resource.k8s.io" in the namespace "default"',
     )
     grant(api, "driver", [{**other, "resourceNames": ["d.example.com"]}], TO_BOB)
@@ -177,7 +190,8 @@ async def test_a_driver_needs_less_on_the_node_of_its_pod(api, server, call):
 async def test_a_role_counts_in_its_namespace_only(api, server, call):
     grant(api, "reader", [rule(["pods"], ["get", "list", "watch"])], TO_BOB)
     assert (await call("GET", "/api/v1/namespaces/default/pods"))[0] == 200
-    assert (await call("GET", "/api/v1/namespaces/default/pods?watch=true&timeoutSeconds=1"))[0] == 200  # fmt: skip
+    watch = "/api/v1/namespaces/default/pods?watch=true&timeoutSeconds=1"
+    assert (await call("GET", watch))[0] == 200
     for method, path in (
         ("GET", "/api/v1/namespaces/kube-system/pods"),
         ("GET", "/api/v1/pods"),
@@ -191,15 +205,31 @@ async def test_a_role_counts_in_its_namespace_only(api, server, call):
 @pytest.mark.parametrize(
     ("rules", "attributes", "is_allowed"),
     [
-        pytest.param([rule(["*"], ["*"], "*")], {"verb": "delete", "group": "apps", "resource": "deployments"}, True, id="everything"),
-        pytest.param([rule(["pods/log"], ["get"])], {"verb": "get", "resource": "pods", "subresource": "log"}, True, id="a subresource"),
-        pytest.param([rule(["pods"], ["get"])], {"verb": "get", "resource": "pods", "subresource": "log"}, False, id="not with its resource"),
-        pytest.param([rule(["*/scale"], ["get"], "apps")], {"verb": "get", "group": "apps", "resource": "deployments", "subresource": "scale"}, True, id="a subresource of any"),
-        pytest.param([rule(["secrets"], ["get"], resourceNames=["a"])], {"verb": "get", "resource": "secrets", "name": "a"}, True, id="a named object"),
-        pytest.param([rule(["secrets"], ["get"], resourceNames=["a"])], {"verb": "get", "resource": "secrets", "name": "b"}, False, id="another object"),
-        pytest.param([rule(["deployments"], ["get"])], {"verb": "get", "group": "apps", "resource": "deployments"}, False, id="another group"),
-        pytest.param([{"nonResourceURLs": ["/metrics/*"], "verbs": ["get"]}], {"verb": "get", "path": "/metrics/slis"}, True, id="a path below"),
-        pytest.param([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}], {"verb": "get", "path": "/metrics/slis"}, False, id="not a path below"),
+        pytest.param([rule(["*"], ["*"], "*")],
+                     {"verb": "delete", "group": "apps", "resource": "deployments"}, True,
+                     id="everything"),
+        pytest.param([rule(["pods/log"], ["get"])],
+                     {"verb": "get", "resource": "pods", "subresource": "log"}, True,
+                     id="a subresource"),
+        pytest.param([rule(["pods"], ["get"])],
+                     {"verb": "get", "resource": "pods", "subresource": "log"}, False,
+                     id="not with its resource"),
+        pytest.param([rule(["*/scale"], ["get"], "apps")],
+            {"verb": "get", "group": "apps", "resource": "deployments", "subresource": "scale"},
+            True, id="a subresource of any"),
+        pytest.param([rule(["secrets"], ["get"], resourceNames=["a"])],
+                     {"verb": "get", "resource": "secrets", "name": "a"}, True,
+                     id="a named object"),
+        pytest.param([rule(["secrets"], ["get"], resourceNames=["a"])],
+                     {"verb": "get", "resource": "secrets", "name": "b"}, False,
+                     id="another object"),
+        pytest.param([rule(["deployments"], ["get"])],
+                     {"verb": "get", "group": "apps", "resource": "deployments"}, False,
+                     id="another group"),
+        pytest.param([{"nonResourceURLs": ["/metrics/*"], "verbs": ["get"]}],
+                     {"verb": "get", "path": "/metrics/slis"}, True, id="a path below"),
+        pytest.param([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}],
+                     {"verb": "get", "path": "/metrics/slis"}, False, id="not a path below"),
     ],
 )  # fmt: skip
 def test_rules(api, rules, attributes, is_allowed):
@@ -212,8 +242,10 @@ def test_rules(api, rules, attributes, is_allowed):
     ("subject", "user"),
     [
         pytest.param({"kind": "Group", "name": "devs"}, User("eve", ("devs",)), id="a group"),
-        pytest.param({"kind": "ServiceAccount", "name": "robot", "namespace": "kube-system"}, User.service_account("kube-system", "robot"), id="an account"),
-        pytest.param({"kind": "Group", "name": "system:serviceaccounts:default"}, User.service_account("default", "x"), id="the accounts of a namespace"),
+        pytest.param({"kind": "ServiceAccount", "name": "robot", "namespace": "kube-system"},
+                     User.service_account("kube-system", "robot"), id="an account"),
+        pytest.param({"kind": "Group", "name": "system:serviceaccounts:default"},
+                     User.service_account("default", "x"), id="the accounts of a namespace"),
     ],
 )  # fmt: skip
 def test_subjects(api, subject, user):
@@ -296,7 +328,9 @@ async def test_impersonation_needs_permission_and_changes_the_user(api, call):
         403,
         True,
     )
-    status, _body = await call("GET", path, user=ADMINISTRATOR, impersonate_user="eve", impersonate_group="system:masters")  # fmt: skip
+    status, _body = await call(
+        "GET", path, user=ADMINISTRATOR, impersonate_user="eve", impersonate_group="system:masters"
+    )
     assert status == 200
 
 

@@ -1,4 +1,6 @@
-"""A cluster is of one Kubernetes release: what its API server answers in 1.37, and beside it in 1.36."""
+"""A cluster is of one Kubernetes release: what its API server answers in 1.37, and beside it in
+1.36.
+"""
 
 from __future__ import annotations
 

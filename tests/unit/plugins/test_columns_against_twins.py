@@ -1,7 +1,8 @@
-"""Column form == row form == scalar twin, on random clusters and after random changes, with and without classes.
+"""Column form == row form == scalar twin, on random clusters and after random changes, with and
+without classes.
 
-Every plugin that looks at one node at a time is judged node by node against a plain Python implementation of the
-specification. Spreading and inter-pod affinity are compared elsewhere.
+Every plugin that looks at one node at a time is judged node by node against a plain Python
+implementation of the specification. Spreading and inter-pod affinity are compared elsewhere.
 """
 
 import copy
@@ -44,7 +45,8 @@ from kubesched.plugins.node_resources.fit import NodeResourcesFit
 from kubesched.plugins.node_unschedulable import NodeUnschedulable
 from kubesched.plugins.taint_toleration import TaintToleration
 
-# Without shrinking: clusters drawn through a Random are small already and take minutes to become smaller.
+# Without shrinking: clusters drawn through a Random are small already and take minutes to become
+# smaller.
 thorough = settings(
     max_examples=30,
     deadline=None,
@@ -84,7 +86,7 @@ def strategy(kind, resources=twin.DEFAULT_RESOURCES, shape=()):
     )
 
 
-# -- judging a plugin --------------------------------------------------------------------------------------------------
+# -- judging a plugin ------------------------------------------------------------------------------
 
 
 def comparable(status):
@@ -213,7 +215,7 @@ def all_plugins(table):
     return {each.name: make(each, table) for each in ALL}
 
 
-# -- the properties ----------------------------------------------------------------------------------------------------
+# -- the properties --------------------------------------------------------------------------------
 
 
 @thorough

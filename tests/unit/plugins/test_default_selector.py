@@ -1,4 +1,6 @@
-"""The selector for default spreading: the index of Services against a plain search through all of them."""
+"""The selector for default spreading: the index of Services against a plain search through all of
+them.
+"""
 
 from random import Random
 

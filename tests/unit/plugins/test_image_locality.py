@@ -213,7 +213,9 @@ def test_only_known_images_tie_answers_to_the_number_of_nodes():
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_scores_stay_while_the_premise_and_the_row_do(data):
-    """Kept scores of rows that are not dirty are those that are computed anew, for as long as the premise says so."""
+    """Kept scores of rows that are not dirty are those that are computed anew, for as long as the
+    premise says so.
+    """
     pod = wanting(*data.draw(st.sampled_from([("a:1",), ("a:1", "b:1"), ("b:1", "a:1", "b:1")])))
     table = cluster(make_node("n0").image("a:1", size_bytes=900 * MIB), make_node("n1"))
     rule = make(ImageLocality, table).score_rule(CycleState(), pod.build())

@@ -1,4 +1,6 @@
-"""InterPodAffinity: the specification's checklist on required, preferred and symmetric terms, namespaces and hints."""
+"""InterPodAffinity: the specification's checklist on required, preferred and symmetric terms,
+namespaces and hints.
+"""
 
 import numpy as np
 import pytest
@@ -331,7 +333,7 @@ def test_a_pod_in_thought_brings_its_own_anti_affinity(plugin) -> None:
     assert (before, after) == ({"a2", "b1"}, {"a2"})
 
 
-# -- score ------------------------------------------------------------------------------------------------------------
+# -- score -----------------------------------------------------------------------------------------
 
 
 def test_nothing_relevant_is_skipped(plugin) -> None:
@@ -439,7 +441,7 @@ def test_normalisation(plugin, raw, expected) -> None:
     assert found.tolist() == expected
 
 
-# -- hints ------------------------------------------------------------------------------------------------------------
+# -- hints -----------------------------------------------------------------------------------------
 
 WANTS_DB = near(term(ZONE, app="db"))
 AVOIDS_DB = apart(term(ZONE, app="db")).label("app", "web")

@@ -1,4 +1,6 @@
-"""Soft constraints in thousands: the same scores as in small numbers, and no counting where no node takes part."""
+"""Soft constraints in thousands: the same scores as in small numbers, and no counting where no node
+takes part.
+"""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def device_class(name, resource=None):
     )
 
 
-# -- filter ------------------------------------------------------------------------------------------------------------
+# -- filter ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -322,7 +322,7 @@ def test_filtering_without_prepared_state_is_an_error():
     assert answer.message == 'error reading "PreFilterNodeResourcesFit" from cycleState: not found'
 
 
-# -- score -------------------------------------------------------------------------------------------------------------
+# -- score -----------------------------------------------------------------------------------------
 
 
 def strategy(kind, resources=(("cpu", 1), ("memory", 1)), shape=()):
@@ -360,55 +360,45 @@ HUNDRED = {"cpu": "100", "memory": "100"}
 @pytest.mark.parametrize(
     ("args", "node", "used", "pod", "expected"),
     [
-        pytest.param(
-            LEAST, {"cpu": "8", "memory": "32Gi"}, {"cpu": "1500m", "memory": "4Gi"}, asking(cpu="1", memory="2Gi"), 74,
-            id="least: the worked example",
-        ),
-        pytest.param(
-            strategy(LEAST_ALLOCATED, CPU3), {"cpu": "8", "memory": "32Gi"}, {"cpu": "1500m", "memory": "4Gi"},
-            asking(cpu="1", memory="2Gi"), 71, id="least: the worked example with weights",
-        ),
-        pytest.param(
-            MOST, {"cpu": "8", "memory": "32Gi"}, {"cpu": "1500m", "memory": "4Gi"}, asking(cpu="1", memory="2Gi"), 24,
-            id="most: the worked example",
-        ),
+        pytest.param(LEAST, {"cpu": "8", "memory": "32Gi"}, {"cpu": "1500m", "memory": "4Gi"},
+                     asking(cpu="1", memory="2Gi"), 74, id="least: the worked example"),
+        pytest.param(strategy(LEAST_ALLOCATED, CPU3), {"cpu": "8", "memory": "32Gi"},
+                     {"cpu": "1500m", "memory": "4Gi"}, asking(cpu="1", memory="2Gi"), 71,
+                     id="least: the worked example with weights"),
+        pytest.param(MOST, {"cpu": "8", "memory": "32Gi"}, {"cpu": "1500m", "memory": "4Gi"},
+                     asking(cpu="1", memory="2Gi"), 24, id="most: the worked example"),
         pytest.param(
             LEAST, {"cpu": "4", "memory": "4Gi"}, {}, make_pod("p").spec(containers=[]), 100,
             id="least: a pod without containers on an empty node",
         ),
-        pytest.param(LEAST, HUNDRED, {}, percent(101, 50), 25, id="least: an overcommitted resource counts 0"),
-        pytest.param(strategy(LEAST_ALLOCATED, MEMORY3), HUNDRED, {}, percent(75, 40), 51, id="least: weights"),
-        pytest.param(MOST, {"cpu": "10", "memory": "10"}, {}, asking(cpu="12", memory="3"), 65, id="most: beyond full is full"),
+        pytest.param(LEAST, HUNDRED, {}, percent(101, 50), 25,
+                     id="least: an overcommitted resource counts 0"),
+        pytest.param(strategy(LEAST_ALLOCATED, MEMORY3), HUNDRED, {}, percent(75, 40), 51,
+                     id="least: weights"),
+        pytest.param(MOST, {"cpu": "10", "memory": "10"}, {}, asking(cpu="12", memory="3"), 65,
+                     id="most: beyond full is full"),
         pytest.param(LEAST, HUNDRED, {}, percent(40, 15), 72, id="least: the mean is rounded down"),
-        pytest.param(ratio(FALLING), HUNDRED, {}, percent(40, 15), 73, id="ratio: the mean is rounded to nearest"),
-        pytest.param(
-            ratio(((0, 0), (100, 3)), (("cpu", 2), ("memory", 5))), HUNDRED, {}, percent(33, 80), 20, id="ratio: weights"
-        ),
-        pytest.param(
-            ratio(((0, 10), (70, 0)), (("cpu", 1), ("memory", 3))), HUNDRED, {}, percent(33, 50), 35,
-            id="ratio: slopes are truncated towards zero",
-        ),
-        pytest.param(
-            ratio(((0, 0), (100, 10)), (("cpu", 9), ("memory", 1))), HUNDRED, {}, percent(0, 50), 50,
-            id="ratio: a resource that scores 0 is left out with its weight",
-        ),
-        pytest.param(
-            strategy(LEAST_ALLOCATED, ((GPU, 1),)), {"cpu": "1", GPU: "4"}, {}, asking(**{GPU: "2"}), 50,
-            id="least: a requested device",
-        ),
-        pytest.param(
-            strategy(LEAST_ALLOCATED, ((GPU, 1), ("cpu", 1))), {"cpu": "10", GPU: "4"}, {}, asking(cpu="2"), 80,
-            id="least: a device that is not requested is left out",
-        ),
+        pytest.param(ratio(FALLING), HUNDRED, {}, percent(40, 15), 73,
+                     id="ratio: the mean is rounded to nearest"),
+        pytest.param(ratio(((0, 0), (100, 3)), (("cpu", 2), ("memory", 5))), HUNDRED, {},
+                     percent(33, 80), 20, id="ratio: weights"),
+        pytest.param(ratio(((0, 10), (70, 0)), (("cpu", 1), ("memory", 3))), HUNDRED, {},
+                     percent(33, 50), 35, id="ratio: slopes are truncated towards zero"),
+        pytest.param(ratio(((0, 0), (100, 10)), (("cpu", 9), ("memory", 1))), HUNDRED, {},
+                     percent(0, 50), 50,
+                     id="ratio: a resource that scores 0 is left out with its weight"),
+        pytest.param(strategy(LEAST_ALLOCATED, ((GPU, 1),)), {"cpu": "1", GPU: "4"}, {},
+                     asking(**{GPU: "2"}), 50, id="least: a requested device"),
+        pytest.param(strategy(LEAST_ALLOCATED, ((GPU, 1), ("cpu", 1))), {"cpu": "10", GPU: "4"}, {},
+                     asking(cpu="2"), 80, id="least: a device that is not requested is left out"),
         pytest.param(
             LEAST, {"cpu": "8", "memory": "32Gi"}, {},
             make_pod("p").spec(resources={"requests": {"cpu": "4", "memory": "16Gi"}}), 98,
             id="least: pod-level requests are left out of the score",
         ),
-        pytest.param(
-            LEAST, {"cpu": "1000", "memory": str(2**45)}, {}, asking(cpu="500", memory=str(2**44 + 1)), 49,
-            id="least: capacities too large for doubles are exact",
-        ),
+        pytest.param(LEAST, {"cpu": "1000", "memory": str(2**45)}, {},
+                     asking(cpu="500", memory=str(2**44 + 1)), 49,
+                     id="least: capacities too large for doubles are exact"),
         pytest.param(
             LEAST, {"cpu": "1000", "memory": "8Ei"}, {}, asking(cpu="500", memory="0"), 25,
             id="least: absurd capacities overflow as they do upstream",
@@ -495,7 +485,7 @@ def test_wrong_arguments_are_refused_at_start(args, field):
         make(NodeResourcesFit, args=args)
 
 
-# -- hints and signature -----------------------------------------------------------------------------------------------
+# -- hints and signature ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

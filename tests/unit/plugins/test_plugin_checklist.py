@@ -50,7 +50,9 @@ CALL_ORDER = [
     "class_fields",
     "sign_pod",
 ]
-"""How a plugin class reads: as the scheduler calls it, what is reused and what undoes a rejection after the rule."""
+"""How a plugin class reads: as the scheduler calls it, what is reused and what undoes a rejection
+after the rule.
+"""
 
 
 def plugin_classes() -> set[type[Plugin]]:
@@ -115,7 +117,9 @@ def test_methods_are_in_the_order_in_which_the_scheduler_calls_them(name: str) -
 
 
 def test_listed_kinds_are_those_that_modules_look_up() -> None:
-    """A kind passed to `listers.of` anywhere in a plugin's package is in the `lists` of some plugin."""
+    """A kind passed to `listers.of` anywhere in a plugin's package is in the `lists` of some
+    plugin.
+    """
     declared = {getattr(k, "__name__", k) for p in PLUGINS.values() for k in p.lists}
     declared |= {"Pod", "Node", "PodGroup", "DeviceTaintRule"}  # always there, or behind gates
     looked_up = set()

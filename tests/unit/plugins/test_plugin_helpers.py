@@ -1,4 +1,6 @@
-"""What plugins share: normalisation, tables over interned values, row mirrors, packed verdicts, the registry."""
+"""What plugins share: normalisation, tables over interned values, row mirrors, packed verdicts, the
+registry.
+"""
 
 import numpy as np
 import pytest

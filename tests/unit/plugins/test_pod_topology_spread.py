@@ -1,4 +1,6 @@
-"""PodTopologySpread: the specification's checklist, its worked examples, and default constraints behind workloads."""
+"""PodTopologySpread: the specification's checklist, its worked examples, and default constraints
+behind workloads.
+"""
 
 import msgspec
 import numpy as np
@@ -50,7 +52,7 @@ def plugin():
     return make(PodTopologySpread)
 
 
-# -- filter -----------------------------------------------------------------------------------------------------------
+# -- filter ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -276,7 +278,7 @@ def test_an_invalid_selector_is_an_error(plugin) -> None:
     assert soft.code is Code.ERROR
 
 
-# -- pods added and removed in what-if evaluation ---------------------------------------------------------------------
+# -- pods added and removed in what-if evaluation --------------------------------------------------
 
 
 def what_if(plugin, pod, table, changes):
@@ -334,7 +336,7 @@ def test_a_pod_in_thought_on_a_node_without_the_label_changes_nothing(plugin) ->
     assert before == after == ["b"]
 
 
-# -- score ------------------------------------------------------------------------------------------------------------
+# -- score -----------------------------------------------------------------------------------------
 
 
 def soft_pod(max_skew, *keys):
@@ -399,7 +401,7 @@ def test_the_logarithm_is_within_a_bit_of_the_exact_one(number) -> None:
     assert abs(natural_log(number) - np.log(number)) <= np.spacing(np.log(number))
 
 
-# -- default constraints ----------------------------------------------------------------------------------------------
+# -- default constraints ---------------------------------------------------------------------------
 
 
 def workload_listers(*objects):
@@ -564,7 +566,7 @@ def test_signatures_are_refused_while_there_are_constraints() -> None:
     assert plugin.sign_pod(make_pod("p").spread(1, ZONE).build()).code is Code.UNSCHEDULABLE
 
 
-# -- hints ------------------------------------------------------------------------------------------------------------
+# -- hints -----------------------------------------------------------------------------------------
 
 PENDING = (
     make_pod("new")

@@ -1,4 +1,6 @@
-"""PrioritySort, SchedulingGates, NodeName, NodeUnschedulable, DefaultBinder: the specification's checklist."""
+"""PrioritySort, SchedulingGates, NodeName, NodeUnschedulable, DefaultBinder: the specification's
+checklist.
+"""
 
 import pytest
 from judging import cluster, hint, make, verdict

@@ -1,4 +1,6 @@
-"""Pods with many spread constraints: the shared column of labels equals a look at each label of each node."""
+"""Pods with many spread constraints: the shared column of labels equals a look at each label of
+each node.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""VolumeBinding up to Filter: the specification's checklist on PreFilter, bound claims, matching, provisioning."""
+"""VolumeBinding up to Filter: the specification's checklist on PreFilter, bound claims, matching,
+provisioning.
+"""
 
 import pytest
 from judging import cluster, make, verdict
@@ -68,7 +70,7 @@ def static_class():
     return storage_class(provisioner=NO_PROVISIONER)
 
 
-# -- PreFilter ---------------------------------------------------------------------------------------------------------
+# -- PreFilter -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -170,7 +172,7 @@ def test_filter_without_state_is_an_error():
     assert (answer.code, answer.message) == (Code.ERROR, "not found")
 
 
-# -- bound claims ------------------------------------------------------------------------------------------------------
+# -- bound claims ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -306,7 +308,7 @@ def test_a_volume_that_cannot_be_translated_is_an_error_where_it_would_have_to_b
     )
 
 
-# -- static matching ---------------------------------------------------------------------------------------------------
+# -- static matching -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -458,7 +460,7 @@ def test_all_four_reasons_come_in_their_order():
     assert world.reasons(pod_with("gone", "c"), "n1") == (NOT_ENOUGH_SPACE, MISSING)
 
 
-# -- provisioning ------------------------------------------------------------------------------------------------------
+# -- provisioning ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -666,7 +668,7 @@ def test_volumes_follow_the_watch():
     assert world.fitting(pod) == set()
 
 
-# -- arguments ---------------------------------------------------------------------------------------------------------
+# -- arguments -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

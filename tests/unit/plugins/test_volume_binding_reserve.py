@@ -1,4 +1,6 @@
-"""VolumeBinding in Reserve and its writes in PreBind: what is assumed, what is written, what is taken back."""
+"""VolumeBinding in Reserve and its writes in PreBind: what is assumed, what is written, what is
+taken back.
+"""
 
 import asyncio
 
@@ -22,7 +24,7 @@ from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.status import Code
 from kubesched.plugins.volume_binding.binding import bound_volume
 
-# -- reserve -----------------------------------------------------------------------------------------------------------
+# -- reserve ---------------------------------------------------------------------------------------
 
 
 def test_a_matched_volume_is_assumed_to_name_the_claim():
@@ -204,7 +206,7 @@ def test_a_claim_that_changed_fails_the_reservation_and_undoes_the_rest():
     assert world.plugin._storage.volumes.get("v").spec.claim_ref is None
 
 
-# -- writing -----------------------------------------------------------------------------------------------------------
+# -- writing ---------------------------------------------------------------------------------------
 
 
 async def test_volumes_are_written_before_claims_and_then_waited_for():
@@ -267,7 +269,8 @@ async def test_a_failed_write_keeps_what_was_written_and_restores_the_rest(fail_
     ]
     assert assumed == [at < fail_at for at in range(4)]
     assert world.failures("bind") == 1
-    # What was written is still assumed, until the watch shows it: another pod must not take it meanwhile.
+    # What was written is still assumed, until the watch shows it: another pod must not take it
+    # meanwhile.
     world.plugin.unreserve(state, pod, "n1")
     assert (storage.volumes.get("v1").spec.claim_ref is not None) is (fail_at > 0)
     world.api.show()

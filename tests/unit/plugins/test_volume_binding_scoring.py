@@ -1,4 +1,6 @@
-"""VolumeBinding's score (gate StorageCapacityScoring) and its hints: the specification's checklist."""
+"""VolumeBinding's score (gate StorageCapacityScoring) and its hints: the specification's
+checklist.
+"""
 
 import numpy as np
 import pytest
@@ -198,7 +200,7 @@ def test_shapes_that_make_no_sense_are_refused(shape):
         world(shape=shape)
 
 
-# -- hints -------------------------------------------------------------------------------------------------------------
+# -- hints -----------------------------------------------------------------------------------------
 
 INLINE = {"csi": {"driver": "csi.example.com"}}
 

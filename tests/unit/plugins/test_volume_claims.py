@@ -1,4 +1,6 @@
-"""What pods and claims say about volumes: flags, names, ownership, classes, the signature's fragment."""
+"""What pods and claims say about volumes: flags, names, ownership, classes, the signature's
+fragment.
+"""
 
 import msgspec
 import pytest

@@ -1,7 +1,8 @@
 """Storage plugins over columns == their scalar twins, on random worlds and after random changes.
 
-The twins look at one pod and one node, in plain Python over plain JSON. Kept masks, counts and groups must follow every
-change of nodes, pods, claims, volumes, classes, CSI objects and attachments.
+The twins look at one pod and one node, in plain Python over plain JSON. Kept masks, counts and
+groups must follow every change of nodes, pods, claims, volumes, classes, CSI objects and
+attachments.
 """
 
 import numpy as np
@@ -170,7 +171,9 @@ def test_pods_added_and_removed_in_thought_count_as_if_they_were(worlds):
 
 
 def named_by(other, world, json):
-    """How many of a pod's volumes name an exclusive claim of the pending pod; namespaces do not matter."""
+    """How many of a pod's volumes name an exclusive claim of the pending pod; namespaces do not
+    matter.
+    """
     mine = {
         name
         for volume in twin.volumes_of(json)

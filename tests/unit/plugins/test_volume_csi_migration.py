@@ -1,4 +1,6 @@
-"""In-tree volumes in the terms of their CSI drivers: drivers, handles, topology, and who has handed over what."""
+"""In-tree volumes in the terms of their CSI drivers: drivers, handles, topology, and who has handed
+over what.
+"""
 
 import msgspec
 import pytest

@@ -264,7 +264,7 @@ def test_pods_without_attachable_volumes_are_skipped():
     assert world.plugin.filter_nodes(state, make_pod("p").build(), nodes) is None
 
 
-# -- what cannot be counted --------------------------------------------------------------------------------------------
+# -- what cannot be counted ------------------------------------------------------------------------
 
 
 def test_a_missing_claim_turns_the_pod_away():
@@ -292,7 +292,8 @@ def test_a_missing_ephemeral_claim_turns_the_pod_away():
         pytest.param(
             pod_with({"azureDisk": {"diskURI": "d", "kind": "Dedicated"}}),
             [],
-            "converting volume(v0) from inline to csi: kind(Dedicated) is not supported in csi migration",
+            "converting volume(v0) from inline to csi: kind(Dedicated) is not supported in csi "
+            "migration",
             id="an inline disk that cannot be translated",
         ),
     ],
@@ -347,7 +348,7 @@ def test_a_missing_claim_of_a_pod_on_the_node_is_not_counted():
     assert world.fits(pod_with("c1"))
 
 
-# -- following changes -------------------------------------------------------------------------------------------------
+# -- following changes -----------------------------------------------------------------------------
 
 
 def test_counts_follow_claims_volumes_classes_and_attachments():
@@ -439,7 +440,7 @@ def test_closing_stops_listening():
     assert not world.fits(pod_with("c1"))  # looked at anew
 
 
-# -- drivers that insist on being installed (gate VolumeLimitScaling) --------------------------------------------------
+# -- drivers that insist on being installed (gate VolumeLimitScaling) ------------------------------
 
 
 @pytest.mark.parametrize(
@@ -470,7 +471,7 @@ def test_a_driver_may_insist_on_being_installed(objects, node, fits):
         assert relaxed.verdict(pod_with("c1")) is None
 
 
-# -- hints -------------------------------------------------------------------------------------------------------------
+# -- hints -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""VolumeRestrictions: the specification's checklist, disks row by row, exclusive claims under preemption, hints."""
+"""VolumeRestrictions: the specification's checklist, disks row by row, exclusive claims under
+preemption, hints.
+"""
 
 import numpy as np
 import pytest

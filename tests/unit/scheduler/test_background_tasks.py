@@ -1,4 +1,6 @@
-"""Work that outlives its attempt: it is done, in bounded numbers, and nothing that happens to it is lost."""
+"""Work that outlives its attempt: it is done, in bounded numbers, and nothing that happens to it is
+lost.
+"""
 
 from __future__ import annotations
 
@@ -132,7 +134,9 @@ async def _wait(gate: asyncio.Event) -> None:
 
 
 async def test_work_that_is_called_off_before_its_first_step_is_closed() -> None:
-    """Left to the garbage collector it would warn that it was never awaited, and warnings are errors here."""
+    """Left to the garbage collector it would warn that it was never awaited, and warnings are
+    errors here.
+    """
     tasks, begun = BackgroundTasks(), []
 
     async def work() -> None:

@@ -1,4 +1,6 @@
-"""A backlog of equal pods through the whole scheduler: one is tried for all, and all are told what it met with."""
+"""A backlog of equal pods through the whole scheduler: one is tried for all, and all are told what
+it met with.
+"""
 
 from __future__ import annotations
 

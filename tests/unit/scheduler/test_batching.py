@@ -1,4 +1,6 @@
-"""Opportunistic batching: when a hint is given, when it is not, and in which order nodes are given up."""
+"""Opportunistic batching: when a hint is given, when it is not, and in which order nodes are given
+up.
+"""
 
 from __future__ import annotations
 
@@ -113,7 +115,8 @@ profiles:
   plugins:
     multiPoint:
       disabled: [{name: "*"}]
-      enabled: [{name: PrioritySort}, {name: DefaultBinder}, {name: NodeName}, {name: NodeResourcesFit}]
+      enabled:
+        [{name: PrioritySort}, {name: DefaultBinder}, {name: NodeName}, {name: NodeResourcesFit}]
 """
 
 

@@ -1,4 +1,6 @@
-"""Filters that cannot judge single nodes: the attempt fails where such a node is still in the running, and only there."""
+"""Filters that cannot judge single nodes: the attempt fails where such a node is still in the
+running, and only there.
+"""
 
 from random import Random
 

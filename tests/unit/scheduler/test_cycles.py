@@ -1,6 +1,8 @@
-"""What becomes of a pod at every turn of the two cycles: bound, rejected, broken, waiting, cancelled.
+"""What becomes of a pod at every turn of the two cycles: bound, rejected, broken, waiting,
+cancelled.
 
-The scheduler is whole; its dependencies are a harness that plays API server and informers under a manual clock.
+The scheduler is whole; its dependencies are a harness that plays API server and informers under a
+manual clock.
 """
 
 from __future__ import annotations
@@ -257,7 +259,8 @@ BROKEN = error_status("out of order")
             REJECTED,
             "backoff",
             "SchedulerError",
-            'PreBindPreFlight Trouble returned "Unschedulable", which is unsupported. It is supposed to return Success, Skip, or Error status',
+            'PreBindPreFlight Trouble returned "Unschedulable", which is unsupported. It is '
+            "supposed to return Success, Skip, or Error status",
             id="PreBindPreFlight must not reject",
         ),
         pytest.param(
@@ -281,7 +284,8 @@ BROKEN = error_status("out of order")
             "a word",
             "backoff",
             "SchedulerError",
-            'running "Trouble" filter plugin: Trouble returned str where a Status or None was expected',
+            'running "Trouble" filter plugin: Trouble returned str where a Status or None was '
+            "expected",
             id="Filter returns garbage",
         ),
         pytest.param(
@@ -289,7 +293,8 @@ BROKEN = error_status("out of order")
             101,
             "backoff",
             "SchedulerError",
-            'applying score defaultWeights on Score plugins: plugin "Trouble" returns an invalid score 101, it should in the range of [0, 100] after normalizing',
+            'applying score defaultWeights on Score plugins: plugin "Trouble" returns an invalid '
+            "score 101, it should in the range of [0, 100] after normalizing",
             id="a score above 100",
         ),
         pytest.param(
@@ -297,7 +302,8 @@ BROKEN = error_status("out of order")
             -1,
             "backoff",
             "SchedulerError",
-            'applying score defaultWeights on Score plugins: plugin "Trouble" returns an invalid score -1, it should in the range of [0, 100] after normalizing',
+            'applying score defaultWeights on Score plugins: plugin "Trouble" returns an invalid '
+            "score -1, it should in the range of [0, 100] after normalizing",
             id="a negative score",
         ),
         pytest.param(
@@ -305,7 +311,8 @@ BROKEN = error_status("out of order")
             float("nan"),
             "backoff",
             "SchedulerError",
-            'running Score plugins: plugin "Trouble" failed with: Trouble returned float where an integer score was expected',
+            'running Score plugins: plugin "Trouble" failed with: Trouble returned float where an '
+            "integer score was expected",
             id="a score that is no integer",
         ),
         pytest.param(
@@ -464,7 +471,8 @@ def test_a_waiting_pod_is_rejected_when_time_is_up() -> None:
         world.advance(10)
         failures = [event[3] for event in world.events]
         assert failures[0] == (
-            "0/1 nodes are available: 1 rejected due to timeout after waiting 10s at plugin Trouble."
+            "0/1 nodes are available: 1 rejected due to timeout after waiting 10s at plugin "
+            "Trouble."
         )
         assert world.condition("p")[0] == "Unschedulable"
         assert world.assembly.scheduler.cache.pod_count == 0

@@ -29,7 +29,9 @@ EXTENDER = SimpleNamespace(
 
 
 class World:
-    """A cluster of which a part is looked at for every pod, so that each search begins elsewhere."""
+    """A cluster of which a part is looked at for every pod, so that each search begins
+    elsewhere.
+    """
 
     def __init__(self) -> None:
         table = NodeTable()

@@ -1,4 +1,5 @@
-"""Bindings without a task: by callback where nothing else is to be awaited, and undone like any other.
+"""Bindings without a task: by callback where nothing else is to be awaited, and undone like any
+other.
 
 What a lost or refused answer means is in `tests/unit/app/test_app_scheduling_calls`.
 """
@@ -157,7 +158,9 @@ def test_a_refused_binding_is_undone_and_tried_again(world):
 
 
 def test_a_pod_that_was_deleted_and_restored_may_be_bound_twice_at_once(world):
-    """Simulation seed 83: the cluster went back to an older revision while the answer was under way."""
+    """Simulation seed 83: the cluster went back to an older revision while the answer was under
+    way.
+    """
     pod = make_pod("a").build()
     world.add(pod)
     world.settle()

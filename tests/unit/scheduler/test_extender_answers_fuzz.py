@@ -1,7 +1,7 @@
 """Whatever an extender answers, the consequence is the documented one and nothing breaks.
 
-One that may not be ignored fails the attempt with a clear message; one that may is passed over; ranking never fails a
-pod. `KUBESCHED_FUZZ_EXAMPLES` sets how many examples each test draws.
+One that may not be ignored fails the attempt with a clear message; one that may is passed over;
+ranking never fails a pod. `KUBESCHED_FUZZ_EXAMPLES` sets how many examples each test draws.
 """
 
 from __future__ import annotations

@@ -10,7 +10,9 @@ from kubesched.scheduler.host_choice import heap_winner
 
 
 def literal_heap_top(totals: list[int]) -> int:
-    """The heap exactly as described: built from the middle down, each element sifted down; the top is popped."""
+    """The heap exactly as described: built from the middle down, each element sifted down; the top
+    is popped.
+    """
     heap = list(range(len(totals)))
     count = len(heap)
 

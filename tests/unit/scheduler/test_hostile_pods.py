@@ -1,8 +1,8 @@
 """Pods that are as expensive as the API server admits: the work of an attempt grows with the pod.
 
-Anyone who may create pods can create these. Work is counted in calls of the interpreter, which do not
-depend on the machine. A plugin with quadratic work, in one part or in the product of two, exceeds
-the budget: 400 items form 160,000 pairs.
+Anyone who may create pods can create these. Work is counted in calls of the interpreter, which do
+not depend on the machine. A plugin with quadratic work, in one part or in the product of two,
+exceeds the budget: 400 items form 160,000 pairs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Invalid pods, nodes and claims that can be decoded do no harm: the scheduler lives, other pods are placed.
+"""Invalid pods, nodes and claims that can be decoded do no harm: the scheduler lives, other pods
+are placed.
 
 An API server would have refused most of them; a scheduler must not depend on that.
 `KUBESCHED_FUZZ_EXAMPLES` sets how many examples each test draws.
@@ -178,7 +179,9 @@ def decoded(tree: Any, kind: type[Any]) -> Any:
 
 
 def told(handle: Callable[..., None], *arguments: Any) -> None:
-    """What an informer does with news: an error that says what is wrong ends the matter, any other is a failure."""
+    """What an informer does with news: an error that says what is wrong ends the matter, any other
+    is a failure.
+    """
     try:
         handle(*arguments)
     except KubeschedError as error:

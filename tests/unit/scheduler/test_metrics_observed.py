@@ -1,6 +1,8 @@
-"""Every metric a running scheduler should move is moved, at the moment and with the labels the specification says.
+"""Every metric a running scheduler should move is moved, at the moment and with the labels the
+specification says.
 
-Names, types, labels and buckets are `test_metrics_contract`'s subject; those of features that are off are not here.
+Names, types, labels and buckets are `test_metrics_contract`'s subject; those of features that are
+off are not here.
 """
 
 import pytest

@@ -1,4 +1,6 @@
-"""A pod deleted while the watch was down, and a withdrawn nomination the watch never showed: the room is announced."""
+"""A pod deleted while the watch was down, and a withdrawn nomination the watch never showed: the
+room is announced.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Names that users choose: whatever pods and nodes bring along, nothing of it is left when they have gone.
+"""Names that users choose: whatever pods and nodes bring along, nothing of it is left when they
+have gone.
 
-Caches with a bound are made small, so that what goes on growing is seen after a few hundred objects.
+Caches with a bound are made small, so that what goes on growing is seen after a few hundred
+objects.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Changes that arrive while an attempt waits: applied afterwards, and a failing handler must not end the scheduler."""
+"""Changes that arrive while an attempt waits: applied afterwards, and a failing handler must not
+end the scheduler.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def test_an_unrecoverable_parked_change_is_raised():
 
 
 class RestoredMeanwhile:
-    """A transport to an extender; while it is first asked about nodes, a restored cluster's list arrives."""
+    """A transport to an extender; while it is first asked about nodes, a restored cluster's list
+    arrives.
+    """
 
     def __init__(self) -> None:
         self.world: Cluster
@@ -72,7 +76,9 @@ class RestoredMeanwhile:
 
 @pytest.mark.parametrize("binder", ["extender", "task", "callback"])
 def test_a_pod_that_was_deleted_and_restored_meanwhile_is_tried_anew(binder):
-    """Simulation seed 24797: it was bound where its room no longer counted, and its entry in the queue was dropped."""
+    """Simulation seed 24797: it was bound where its room no longer counted, and its entry in the
+    queue was dropped.
+    """
     extender = RestoredMeanwhile()
     config = BINDER if binder == "extender" else BINDER.replace("  bindVerb: bind\n", "")
     with Cluster(config=config, extender_transport=extender) as world:

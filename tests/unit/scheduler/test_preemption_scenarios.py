@@ -1,7 +1,8 @@
-"""Preemption with a whole scheduler around it: from the failed attempt to the preemptor running in its victims' place.
+"""Preemption with a whole scheduler around it: from the failed attempt to the preemptor running in
+its victims' place.
 
-The harness plays API server and informers. Where a test says so, pods take their time to go: a deletion marks them, and
-the test lets them go later, as a kubelet would.
+The harness plays API server and informers. Where a test says so, pods take their time to go: a
+deletion marks them, and the test lets them go later, as a kubelet would.
 """
 
 from __future__ import annotations
@@ -138,7 +139,9 @@ def test_the_preemptor_waits_for_victims_that_take_their_time() -> None:
 
 
 def test_a_preemptor_is_not_told_of_a_victim_whose_going_does_not_help_it() -> None:
-    """Upstream: that it could look for victims of its own by then is no event; it waits for the five-minute flush."""
+    """Upstream: that it could look for victims of its own by then is no event; it waits for the
+    five-minute flush.
+    """
     with Cluster() as world:
         world.add(make_node("n0").label(HOSTNAME, "n0").capacity(cpu="4").build())
         graceful = Graceful(world)
@@ -184,7 +187,8 @@ def test_a_pod_of_higher_priority_may_take_the_node() -> None:
         world.settle()
         world.add(pod("higher", 20).build())
         world.settle()
-        # The victim is going already, so no pod is deleted twice, and the lower nomination is left to the next move.
+        # The victim is going already, so no pod is deleted twice, and the lower nomination is left
+        # to the next move.
         assert world.client.deleted == ["default/v0"]
         graceful.let_go("v0")
         world.advance(20)
@@ -338,7 +342,7 @@ def test_a_pod_may_wait_instead_of_preempting() -> None:
         )
 
 
-# -- victims whose binding is still under way --------------------------------------------------------------------------
+# -- victims whose binding is still under way ------------------------------------------------------
 
 
 class Hesitant(PermitPlugin):
@@ -419,7 +423,7 @@ def test_a_preemptor_is_tried_at_once_when_its_last_victim_is_stopped_in_memory(
         assert world.client.bindings == ({"default/high": "n0"} if version == "1.37" else {})
 
 
-# -- while the attempt waits (gate off) --------------------------------------------------------------------------------
+# -- while the attempt waits (gate off) ------------------------------------------------------------
 
 
 def test_without_background_work_evictions_come_before_everything_else() -> None:
@@ -473,7 +477,7 @@ def test_other_pods_are_scheduled_after_a_slow_synchronous_eviction() -> None:
         assert world.client.bindings.keys() == {"default/high", "default/other"}
 
 
-# -- faults ------------------------------------------------------------------------------------------------------------
+# -- faults ----------------------------------------------------------------------------------------
 
 
 class Crash(Exception):
@@ -504,7 +508,9 @@ def outcome_of_preemption(world: Cluster) -> dict[str, str]:
 def test_whatever_call_fails_the_same_pods_go_and_the_preemptor_lands(
     at: int, takes_effect: bool, error: KubeschedError
 ) -> None:
-    """Every call of a preemption with three victims, and of its status writes and binding, fails once."""
+    """Every call of a preemption with three victims, and of its status writes and binding, fails
+    once.
+    """
     with Cluster() as world:
         heavy_cluster(world)
         world.settle()
@@ -519,7 +525,9 @@ def test_whatever_call_fails_the_same_pods_go_and_the_preemptor_lands(
 
 @pytest.mark.parametrize("at", range(9))
 def test_after_a_crash_at_any_call_a_new_scheduler_finishes_the_job(at: int) -> None:
-    """Nothing is kept but what the API server has: no pod is lost, none evicted that was not meant to go."""
+    """Nothing is kept but what the API server has: no pod is lost, none evicted that was not meant
+    to go.
+    """
     first = Cluster()
     crashed = asyncio.Event()
 

@@ -1,4 +1,6 @@
-"""What changed between releases of kube-scheduler, seen from outside: the same cluster under each of them."""
+"""What changed between releases of kube-scheduler, seen from outside: the same cluster under each
+of them.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ def message(world: Cluster, name: str) -> str:
     return text
 
 
-# -- messages ----------------------------------------------------------------------------------------------------------
+# -- messages --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -119,7 +121,7 @@ def test_a_rejection_before_the_claims_were_looked_at_ends_in_not_found(version)
         )
 
 
-# -- events ------------------------------------------------------------------------------------------------------------
+# -- events ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -179,7 +181,7 @@ def test_any_term_of_anti_affinity_that_is_no_longer_met_wakes_the_pod(version, 
         assert world.node_of("p") == "a1", "at the latest after the flush"
 
 
-# -- namespaces --------------------------------------------------------------------------------------------------------
+# -- namespaces ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -215,7 +217,7 @@ def test_a_namespace_selector_selects_among_existing_namespaces(version, express
             assert f"1 node(s) didn't match pod {rules} rules" in message(world, "p")
 
 
-# -- images ------------------------------------------------------------------------------------------------------------
+# -- images ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -236,7 +238,7 @@ def test_image_volumes_count_among_the_images(version, as_volume, score) -> None
     assert scores == {"i1": score, "i2": 0}
 
 
-# -- resized pods ------------------------------------------------------------------------------------------------------
+# -- resized pods ----------------------------------------------------------------------------------
 
 
 def resized(spec: dict, status: dict) -> Pod:
@@ -315,7 +317,7 @@ def test_a_resized_pod_takes_its_footprint(version, running, cpu, fits_in) -> No
             assert message(world, "p").startswith("0/1 nodes are available: 1 Insufficient cpu.")
 
 
-# -- volumes -----------------------------------------------------------------------------------------------------------
+# -- volumes ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("version", "chosen"), [("1.37", "v2"), ("1.36", "v1")])
@@ -363,7 +365,7 @@ def test_a_pod_waits_for_a_driver_that_must_be_installed(version) -> None:
             )
 
 
-# -- preemption --------------------------------------------------------------------------------------------------------
+# -- preemption ------------------------------------------------------------------------------------
 
 
 def budget(name: str, allowed: int) -> PodDisruptionBudget:

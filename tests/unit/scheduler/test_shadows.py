@@ -129,7 +129,8 @@ def test_a_node_that_only_the_candidate_finds_is_explained_by_the_live_filter():
         (made,) = shadow.differences
         assert (made.result, made.live, made.shadow) == ("only_shadow", "", "n0")
         assert (made.plugin, made.reason) == ("OnlyOdd", "node(s) were even")
-        # The pod waits for a node that suits the live profile: the wait is what the candidate saves.
+        # The pod waits for a node that suits the live profile: the wait is what the candidate
+        # saves.
         cluster.advance(30)
         cluster.add(make_node("n1").capacity(cpu="8", memory="16Gi", pods=110).build())
         cluster.run()

@@ -1,4 +1,6 @@
-"""What is said about a pod is said before it is bound: no condition arrives after the binding and contradicts it."""
+"""What is said about a pod is said before it is bound: no condition arrives after the binding and
+contradicts it.
+"""
 
 import asyncio
 
@@ -15,7 +17,9 @@ def world():
 
 
 def slow_patches(world, at_once=()):
-    """Patches, except of some pods, take effect only when the gate opens; returns the gate and a log of what reached the server."""
+    """Patches, except of some pods, take effect only when the gate opens; returns the gate and a
+    log of what reached the server.
+    """
     gate, log = asyncio.Event(), []
     patch, bind = world.client.patch_pod_status, world.client.bind_pod
 

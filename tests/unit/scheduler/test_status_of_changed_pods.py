@@ -1,4 +1,6 @@
-"""A condition is about one pod that waits: not about a pod bound since, nor about another of the same name. The last one stays."""
+"""A condition is about one pod that waits: not about a pod bound since, nor about another of the
+same name. The last one stays.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,9 @@ def saying(message):
 
 @pytest.mark.parametrize("shown", [None, "first", "second"])
 async def test_the_last_word_is_what_was_said_last(client, pods, shown):
-    """The second is said while the first is written, and the watch shows none of it: the pod has kept what it had."""
+    """The second is said while the first is written, and the watch shows none of it: the pod has
+    kept what it had.
+    """
     status = (
         POD.status if shown is None else structs.replace(POD.status, conditions=[saying(shown)])
     )

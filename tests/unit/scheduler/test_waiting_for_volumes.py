@@ -74,7 +74,9 @@ def test_a_plain_pod_is_bound_while_more_pods_wait_than_bindings_are_allowed():
 
 
 def test_a_pod_is_not_told_of_a_volume_that_is_given_back():
-    """Upstream: that a volume is no longer assumed is no event; the pod waits for the five-minute flush."""
+    """Upstream: that a volume is no longer assumed is no event; the pod waits for the five-minute
+    flush.
+    """
     with Cluster() as world:
         world.add(make_node("n1").capacity(cpu="64", memory="64Gi", pods="110").build())
         world.listers.of(StorageClass).put(

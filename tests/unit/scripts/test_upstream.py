@@ -1,4 +1,6 @@
-"""`scripts/upstream`: what a release has that a reference does not, in the layout of Kubernetes' source."""
+"""`scripts/upstream`: what a release has that a reference does not, in the layout of Kubernetes'
+source.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,7 @@ var dependencies = map[featuregate.Feature][]featuregate.Feature{
 	DRAFractionalCapacityRange: {DRAConsumableCapacity},
 	Tomorrow: {genericfeatures.StorageCapacityScoring, OpportunisticBatching},
 }
-"""
+"""  # noqa: E501 # as gofmt leaves it
 
 PROFILE = """
 func getDefaultPlugins() *v1.Plugins {
@@ -95,12 +97,13 @@ FILES = {
     "pkg/features/kube_features.go": GATES,
     upstream.NAMES_FILE: 'const (\n\tNodeName = "NodeName"\n\tNodeOracle = "NodeOracle"\n)\n',
     upstream.PROFILE_FILE: PROFILE,
-    upstream.FLAG_FILES[
-        0
-    ]: 'fs.StringVar(&o.ConfigFile, "config", o.ConfigFile, "")\nfs.BoolVarP(&o.X, "guess", "g")',
-    upstream.FIELD_FILES[
-        0
-    ]: 'type Plugins struct {\n\tA PluginSet `json:"podGroupPostFilter"`\n\tB PluginSet `json:"preGuess,omitempty"`\n}\n',
+    upstream.FLAG_FILES[0]: (
+        'fs.StringVar(&o.ConfigFile, "config", o.ConfigFile, "")\nfs.BoolVarP(&o.X, "guess", "g")'
+    ),
+    upstream.FIELD_FILES[0]: (
+        'type Plugins struct {\n\tA PluginSet `json:"podGroupPostFilter"`\n'
+        '\tB PluginSet `json:"preGuess,omitempty"`\n}\n'
+    ),
     upstream.METRIC_FILES[0]: METRICS,
     "pkg/scheduler/a.go": (
         'r.Eventf(pod, nil, v1.EventTypeNormal, "Scheduled", "Binding", "%v")\n'
@@ -109,7 +112,9 @@ FILES = {
         'const ErrReasonGuess = "node(s) could not be guessed"\nuse(ErrReasonGuess)\n'
         'const ErrReasonUnused = "node(s) had nothing"\n'
     ),
-    "pkg/scheduler/a_test.go": 'r.Eventf(pod, nil, v1.EventTypeNormal, "Tested", "Binding", "%v")\n',
+    "pkg/scheduler/a_test.go": (
+        'r.Eventf(pod, nil, v1.EventTypeNormal, "Tested", "Binding", "%v")\n'
+    ),
 }
 
 

@@ -1,6 +1,8 @@
-"""Two of ours and one kube-scheduler share a Lease: the API server's own record shows that only the holder schedules.
+"""Two of ours and one kube-scheduler share a Lease: the API server's own record shows that only the
+holder schedules.
 
-Each scheduler has a user of its own, so that the audit log tells who wrote the Lease and who bound which pod.
+Each scheduler has a user of its own, so that the audit log tells who wrote the Lease and who bound
+which pod.
 """
 
 from __future__ import annotations
@@ -176,7 +178,8 @@ async def test_two_of_ours_and_one_of_theirs_never_schedule_at_the_same_time(
             current = await leader(hand_overs)
             how = ways[0]
             if how is signal.SIGSTOP and current is schedulers["go"]:
-                # kube-scheduler goes on beside the new leader until its renew deadline has passed; ours must not.
+                # kube-scheduler goes on beside the new leader until its renew deadline has passed;
+                # ours must not.
                 how = signal.SIGKILL
             else:
                 ways.pop(0)

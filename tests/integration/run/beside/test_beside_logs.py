@@ -1,6 +1,8 @@
-"""The same story in the log of either scheduler: the lines people search for, at the same level, with the same keys.
+"""The same story in the log of either scheduler: the lines people search for, at the same level,
+with the same keys.
 
-Both write JSON at `-v=5`, where each line says its level; what is left out at a lower `-v` is told in `test_logs`.
+Both write JSON at `-v=5`, where each line says its level; what is left out at a lower `-v` is told
+in `test_logs`.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ ABOUT_SCHEDULING = (
 
 NOT_OURS = {
     "Golang settings",
-    # How plugins and batches came to what they say: other code, other steps (docs/reference/logs.md).
+    # How plugins and batches came to what they say: other code, other steps
+    # (docs/reference/logs.md).
     "Check the potential node for preemption",
     "Dry run the preemption",
     "OpportunisticBatch found unusable state",
@@ -72,7 +75,9 @@ VARYING = {"ts", "caller", "logger", "schedulingCycle"}
 
 
 async def story(cluster, scheduler, prefix):
-    """A node, a pod that fits, one that never does, a gated one, a preemption, another node; then they all go."""
+    """A node, a pod that fits, one that never does, a gated one, a preemption, another node; then
+    they all go.
+    """
 
     async def delete(kind, name):
         await cluster.admin._write("DELETE", f"/api/v1/{kind}/{name}?gracePeriodSeconds=0", b"")
@@ -186,7 +191,8 @@ async def test_the_configuration_and_the_plugins_in_the_log_are_kube_schedulers(
     assert configs[0].pop("percentageOfNodesToScore") == 0
     assert configs[1].pop("percentageOfNodesToScore") == 100
     assert configs[1] == configs[0]
-    # Placements belong to gang scheduling, which is not there yet (docs/limits.md); MultiPoint is expanded by now.
+    # Placements belong to gang scheduling, which is not there yet (docs/limits.md); MultiPoint is
+    # expanded by now.
     for point in ("PlacementGenerate", "PlacementScore", "MultiPoint"):
         plugins[0].pop(point)
         plugins[1].pop(point, None)

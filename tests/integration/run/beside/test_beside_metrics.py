@@ -34,7 +34,8 @@ async def scraped(session):
 
 
 async def workload(cluster, prefix):
-    """A pod that fits, one that never does, one that needs preemption, one that is gated; then they leave.
+    """A pod that fits, one that never does, one that needs preemption, one that is gated; then they
+    leave.
 
     The deletion of the first has the queue ask plugins whether the second could be helped by it.
     """
@@ -55,7 +56,9 @@ async def workload(cluster, prefix):
 
 
 def _observed():
-    """What the workload above has schedulers observe: all families but those of features it does not touch."""
+    """What the workload above has schedulers observe: all families but those of features it does
+    not touch.
+    """
     registry = MetricsRegistry()
     SchedulerMetrics(registry, metric_gates(DEFAULT_GATES))
     unobserved = re.compile(r"scheduler_(permit_wait_|dra_|resourceclaim_|volume_)")
@@ -68,11 +71,15 @@ def _observed():
 
 OBSERVED = _observed()
 ROUNDS = 100
-"""A tenth of the attempts is timed plugin by plugin: that none of so many was is out of the question."""
+"""A tenth of the attempts is timed plugin by plugin: that none of so many was is out of the
+question.
+"""
 
 
 async def scraped_with(cluster, session, prefix, families):
-    """The page once it has these families: some show only after an observation, some of those a second later."""
+    """The page once it has these families: some show only after an observation, some of those a
+    second later.
+    """
     missing = families
     for number in range(ROUNDS):
         await workload(cluster, f"{prefix}-{number}")

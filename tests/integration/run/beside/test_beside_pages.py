@@ -1,4 +1,6 @@
-"""Pages about health and the process: to whom, with which status, type and words, as the real kube-scheduler answers."""
+"""Pages about health and the process: to whom, with which status, type and words, as the real
+kube-scheduler answers.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,9 @@ def questions():
 
 
 def essence(body, *, port):
-    """Without what differs from process to process: times, version of the language, own port and flags, percentage."""
+    """Without what differs from process to process: times, version of the language, own port and
+    flags, percentage.
+    """
     text = body.decode().replace(str(port), "PORT")
     if text.startswith("\nkube-scheduler "):
         text = _same_delimiter(text)

@@ -1,4 +1,6 @@
-"""Columns of labels that no node has: they cost nothing, and become ordinary ones with the first node that has the label."""
+"""Columns of labels that no node has: they cost nothing, and become ordinary ones with the first
+node that has the label.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Counters by topology domain beyond the limit: current while something holds them, gone otherwise."""
+"""Counters by topology domain beyond the limit: current while something holds them, gone
+otherwise.
+"""
 
 from __future__ import annotations
 

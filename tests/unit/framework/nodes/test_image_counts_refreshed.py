@@ -1,4 +1,6 @@
-"""A row that comes to see other image counts is logged as changed, whatever made it look: kept scores rest on that."""
+"""A row that comes to see other image counts is logged as changed, whatever made it look: kept
+scores rest on that.
+"""
 
 from __future__ import annotations
 

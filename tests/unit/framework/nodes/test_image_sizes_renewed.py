@@ -1,4 +1,6 @@
-"""The size of an image is the one first reported, until its last holder is written again, as in kube-scheduler."""
+"""The size of an image is the one first reported, until its last holder is written again, as in
+kube-scheduler.
+"""
 
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.testing.builders import make_node

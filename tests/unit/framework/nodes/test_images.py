@@ -1,4 +1,6 @@
-"""The rows of an image, and the history of their number, beside plain ones: a set, and a list that keeps every entry."""
+"""The rows of an image, and the history of their number, beside plain ones: a set, and a list that
+keeps every entry.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A node that changes its zone keeps its place in the listing until some node comes or goes, as in kube-scheduler."""
+"""A node that changes its zone keeps its place in the listing until some node comes or goes, as in
+kube-scheduler.
+"""
 
 from random import Random
 
@@ -32,7 +34,9 @@ class Order:
 
 
 class PlainOrder:
-    """The same as upstream does it: zones with lists of names, listed when a cycle begins after nodes came or went."""
+    """The same as upstream does it: zones with lists of names, listed when a cycle begins after
+    nodes came or went.
+    """
 
     def __init__(self) -> None:
         self.zones: dict[str, list[str]] = {}

@@ -1,7 +1,8 @@
 """A node's host ports are a set, in the table and in what-ifs alike: kube-scheduler keeps them so.
 
-Two pods can share a port on a node only if another scheduler put them there. Then the first to leave frees it, and the other
-takes it again as soon as it is written anew. The model here is that set.
+Two pods can share a port on a node only if another scheduler put them there. Then the first to
+leave frees it, and the other takes it again as soon as it is written anew. The model here is that
+set.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Values of node labels that no node has any more do not fill their columns, and ids that change their
-meaning are noticed by those who keep some.
+"""Values of node labels that no node has any more do not fill their columns, and ids that change
+their meaning are noticed by those who keep some.
 """
 
 from random import Random

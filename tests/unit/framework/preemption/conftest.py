@@ -1,4 +1,6 @@
-"""A cluster in which pods preempt: a node table, the plugins under test, and everything the executor talks to."""
+"""A cluster in which pods preempt: a node table, the plugins under test, and everything the
+executor talks to.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""DefaultPreemption as a plugin: who may preempt, what it answers, and what the pod's message says in the end."""
+"""DefaultPreemption as a plugin: who may preempt, what it answers, and what the pod's message says
+in the end.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ def full_node(world, name="n", priority=0):
     return world.on(name, f"v-{name}", priority=priority)
 
 
-# -- the answer --------------------------------------------------------------------------------------------------------
+# -- the answer ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -144,7 +146,7 @@ def test_attempts_and_victims_are_counted(world) -> None:
     assert world.metrics.preemption_victims.count == 1
 
 
-# -- eligibility -------------------------------------------------------------------------------------------------------
+# -- eligibility -----------------------------------------------------------------------------------
 
 TARGET = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
 STILL_GOING = (None, "preemption: not eligible due to a terminating pod on the nominated node.")
@@ -211,7 +213,7 @@ def test_a_nominated_node_that_is_gone_does_not_matter(world) -> None:
     assert world.preempt(world.pending().nominated("gone"))[0] == "n"
 
 
-# -- pod groups --------------------------------------------------------------------------------------------------------
+# -- pod groups ------------------------------------------------------------------------------------
 
 
 def test_without_the_gate_a_member_of_a_group_is_a_pod_like_any_other(world) -> None:
@@ -220,7 +222,7 @@ def test_without_the_gate_a_member_of_a_group_is_a_pod_like_any_other(world) -> 
     assert world.preempt(member)[0] == "n"
 
 
-# -- arguments ---------------------------------------------------------------------------------------------------------
+# -- arguments -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -268,7 +270,7 @@ def test_the_configured_number_of_candidates_is_looked_for(make_world) -> None:
     assert found == [2]
 
 
-# -- the queue ---------------------------------------------------------------------------------------------------------
+# -- the queue -------------------------------------------------------------------------------------
 
 
 def test_a_pod_waits_while_its_victims_are_being_evicted(world) -> None:

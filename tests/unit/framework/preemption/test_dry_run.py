@@ -1,8 +1,9 @@
 """Dry runs kept between preemptions find what one node by node finds anew.
 
-Random histories: preemptors of a few classes in turn; in between pods come, go and start, nominations and budgets change,
-nodes come and go, time passes or is set back. Every shortlist must equal that of a dry run from scratch: candidates,
-victims, order and criteria; and where there is no candidate, the verdicts and the message must.
+Random histories: preemptors of a few classes in turn; in between pods come, go and start,
+nominations and budgets change, nodes come and go, time passes or is set back. Every shortlist must
+equal that of a dry run from scratch: candidates, victims, order and criteria; and where there is no
+candidate, the verdicts and the message must.
 """
 
 from __future__ import annotations

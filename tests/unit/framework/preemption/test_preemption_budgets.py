@@ -1,4 +1,6 @@
-"""Which evictions disruption budgets can spare: the classification of a node's pods, table by table."""
+"""Which evictions disruption budgets can spare: the classification of a node's pods, table by
+table.
+"""
 
 from __future__ import annotations
 
@@ -47,11 +49,13 @@ def pods(*apps):
     ("budgets", "apps", "violating"),
     [
         pytest.param([], ["web", "web"], "", id="without budgets nothing is violated"),
-        pytest.param([budget(1)], ["web", "web"], "b", id="one disruption is left: the second violates"),
+        pytest.param([budget(1)], ["web", "web"], "b",
+                     id="one disruption is left: the second violates"),
         pytest.param([budget(0)], ["web", "db"], "a", id="only pods the selector means"),
         pytest.param([budget(0)], [None], "", id="a pod without labels is not selected"),
         pytest.param([budget(0, None)], ["web"], "", id="no selector means no pod"),
-        pytest.param([budget(0, LabelSelector())], ["web"], "", id="an empty selector means no pod"),
+        pytest.param([budget(0, LabelSelector())], ["web"], "",
+                     id="an empty selector means no pod"),
         pytest.param([budget(0, INVALID)], ["web"], "", id="an invalid selector means no pod"),
         pytest.param([budget(0, namespace="other")], ["web"], "", id="another namespace's budget"),
         pytest.param(

@@ -1,7 +1,8 @@
-"""Carrying out a preemption: every API call and its body, what is left alone, and what a failure leads to.
+"""Carrying out a preemption: every API call and its body, what is left alone, and what a failure
+leads to.
 
-The sweep at the end fails the first call of a preemption, then the second, and so on: whatever fails, the preemptor is
-tried again, nothing stays locked, and trying again finishes the job.
+The sweep at the end fails the first call of a preemption, then the second, and so on: whatever
+fails, the preemptor is tried again, nothing stays locked, and trying again finishes the job.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class Scene:
         return [(name, note) for name, *_, note in self.world.recorder.events]
 
 
-# -- one victim --------------------------------------------------------------------------------------------------------
+# -- one victim ------------------------------------------------------------------------------------
 
 
 async def test_a_victim_is_told_then_deleted_then_reported(scene) -> None:
@@ -235,7 +236,7 @@ async def test_status_patches_are_retried(scene, monkeypatch, error, patches) ->
     assert scene.world.activations.activated == ["default/p"]
 
 
-# -- several victims, in the background --------------------------------------------------------------------------------
+# -- several victims, in the background ------------------------------------------------------------
 
 
 async def test_the_preemptor_waits_until_everything_is_done(scene) -> None:
@@ -292,7 +293,9 @@ async def test_while_other_victims_are_left_the_last_one_does_not_free_the_preem
 
 
 async def test_victims_that_are_not_bound_yet_are_stopped_in_the_first_step(scene) -> None:
-    """Tasks begin after it: whoever had left PreBind by then would be deleted, and stopped when a recording is played."""
+    """Tasks begin after it: whoever had left PreBind by then would be deleted, and stopped when a
+    recording is played.
+    """
     candidate = scene.victims("a", "b", "c")
     reasons = []
     scene.world.pods_in_pre_bind.add(candidate.victims.pods[1].metadata.uid, reasons.append)
@@ -360,7 +363,7 @@ async def test_no_more_victims_at_a_time_than_the_configuration_allows(make_worl
     assert most == 2
 
 
-# -- nominations of others ---------------------------------------------------------------------------------------------
+# -- nominations of others -------------------------------------------------------------------------
 
 
 async def test_lower_nominations_to_the_node_are_cleared(scene) -> None:
@@ -392,7 +395,7 @@ async def test_a_nomination_that_cannot_be_cleared_stops_nothing_but_is_not_forg
     assert scene.world.activations.activated == ["default/p"]
 
 
-# -- while the attempt waits -------------------------------------------------------------------------------------------
+# -- while the attempt waits -----------------------------------------------------------------------
 
 
 async def test_the_attempt_waits_for_the_evictions(synchronous_scene) -> None:
@@ -442,13 +445,15 @@ async def test_terminating_victims_count_but_are_left_alone(synchronous_scene) -
     assert scene.world.metrics.preemption_victims.sum == 1
 
 
-# -- every call fails once ---------------------------------------------------------------------------------------------
+# -- every call fails once -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("lands", [False, True], ids=["never arrived", "arrived, no answer"])
 @pytest.mark.parametrize("at", range(7))
 async def test_whatever_call_fails_trying_again_finishes_the_job(make_world, at, lands) -> None:
-    """The 0th to 6th call of a preemption with three victims and one nomination to clear: seven calls in all."""
+    """The 0th to 6th call of a preemption with three victims and one nomination to clear: seven
+    calls in all.
+    """
     world = make_world()
     scene = Scene(world)
     lower = world.nominate("n", "lower", priority=1)

@@ -67,7 +67,8 @@ def scene(make_world, *extenders, priorities=(1, 2, 3)):
     [
         pytest.param([], ("n1", ""), id="no extender"),
         pytest.param([FakeExtender()], ("n1", ""), id="one that agrees"),
-        pytest.param([FakeExtender(only("n2", "n3"))], ("n2", ""), id="one that rules out the best"),
+        pytest.param([FakeExtender(only("n2", "n3"))], ("n2", ""),
+                     id="one that rules out the best"),
         pytest.param(
             [FakeExtender(only("n2", "n3")), FakeExtender(only("n3"))], ("n3", ""),
             id="each sees what the one before left",
@@ -91,8 +92,10 @@ def scene(make_world, *extenders, priorities=(1, 2, 3)):
             [FakeExtender(broken, ignorable=True), FakeExtender(only("n2"))], ("n2", ""),
             id="after one that may fail the next is asked",
         ),
-        pytest.param([FakeExtender(broken, interested=False)], ("n1", ""), id="one with no interest"),
-        pytest.param([FakeExtender(broken, preempts=False)], ("n1", ""), id="one without a preempt verb"),
+        pytest.param([FakeExtender(broken, interested=False)], ("n1", ""),
+                     id="one with no interest"),
+        pytest.param([FakeExtender(broken, preempts=False)], ("n1", ""),
+                     id="one without a preempt verb"),
         pytest.param(
             [FakeExtender(without_victims)],
             (None, 'preemption: expected at least one victim pod on node "n{}"'),

@@ -1,4 +1,6 @@
-"""What holds for every preemption, on random clusters: which pods it may evict, that it helps, and that no eviction is unnecessary."""
+"""What holds for every preemption, on random clusters: which pods it may evict, that it helps, and
+that no eviction is unnecessary.
+"""
 
 from __future__ import annotations
 
@@ -214,7 +216,9 @@ def test_victims_are_less_important_and_their_eviction_makes_room(
 @given(seed=SEEDS)
 @pytest.mark.parametrize("social", [False, True], ids=["by columns", "node by node"])
 def test_every_victim_is_needed(world_type, social: bool, seed: int) -> None:
-    """With any one of them back there would be no room. (Room here only shrinks as pods are added.)"""
+    """With any one of them back there would be no room. (Room here only shrinks as pods are
+    added.)
+    """
     rng = Random(seed)
     world, preemptor = random_cluster(world_type, rng, social=social, kinds=ONLY_SHRINKING)
     done, _ = run(world, preemptor, rng)
@@ -230,7 +234,9 @@ def test_every_victim_is_needed(world_type, social: bool, seed: int) -> None:
 @given(seed=SEEDS)
 @example(seed=939).via("a nominated pod's terms that are ignored once no other pod has any")
 def test_what_was_thought_is_what_comes_of_real_evictions(world_type, seed: int) -> None:
-    """Pods are taken away for real and everything is judged anew: no plugin needs `remove_pod` callbacks."""
+    """Pods are taken away for real and everything is judged anew: no plugin needs `remove_pod`
+    callbacks.
+    """
     rng = Random(seed)
     world, preemptor = random_cluster(world_type, rng, social=True)
     rows = rows_of(world)
@@ -242,12 +248,14 @@ def test_what_was_thought_is_what_comes_of_real_evictions(world_type, seed: int)
     name = world.table.names[row]
     lower = [pod.pod for pod in world.table.pods[row].values() if pod.priority < 10]
     had_room = done.statuses().get(name).message == no_victim_on(name).message
-    # Upstream: an exclusive claim that two pods have (others' doing) counts as free once one of them has gone.
+    # Upstream: an exclusive claim that two pods have (others' doing) counts as free once one of
+    # them has gone.
     assume(lower and not had_room and not shares_exclusive_claims(world))
     for pod in victims.get(name, lower):
         world.cache.remove_pod(pod)
     anew = world.preemptor(preemptor.pod.pod)
-    # Upstream: with the last pod that has terms goes all interest in terms, those of nominated pods included.
+    # Upstream: with the last pod that has terms goes all interest in terms, those of nominated pods
+    # included.
     assume(anew.state.skip_filter_plugins == preemptor.state.skip_filter_plugins)
     node = NodeColumns(world.table, np.array([row]))
     status = filter_node_with_nominated(anew.framework, anew.state, anew.pod, node)
@@ -274,7 +282,9 @@ def test_a_budget_is_violated_only_when_no_node_spares_it(world_type, seed: int)
 @settings(max_examples=300, deadline=None)
 @given(seed=SEEDS)
 def test_what_is_done_together_is_what_is_done_node_by_node(world_type, seed: int) -> None:
-    """Also for pods that care about others: nodes without any of those are judged by columns all the same."""
+    """Also for pods that care about others: nodes without any of those are judged by columns all
+    the same.
+    """
     rng = Random(seed)
     world, preemptor = random_cluster(world_type, rng, social=True)
     rows = rows_of(world)
@@ -309,7 +319,9 @@ def test_a_pod_with_a_bound_claim_does_not_make_nodes_be_tried_one_by_one(
 
 
 def test_candidates_are_kept_in_the_order_of_the_visit(world_type) -> None:
-    """Whether a node was tried together with others or alone plays no part in which candidates are enough."""
+    """Whether a node was tried together with others or alone plays no part in which candidates are
+    enough.
+    """
     world = world_type()
     for name, app, priority in (
         ("n0", "web", 50),  # the pod's anti-affinity, and no pod to evict for it

@@ -1,4 +1,6 @@
-"""Whom a node loses: the choice of victims on one node, what plugins are told meanwhile, and what may go wrong."""
+"""Whom a node loses: the choice of victims on one node, what plugins are told meanwhile, and what
+may go wrong.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ def victims_on(world, node, preemptor, rules=USUAL_RULES):
     [
         pytest.param([("a", "1", 0, 1)], "4", ["a"], id="the only one"),
         pytest.param([("a", "1", 0, 1), ("b", "1", 0, 2)], "3", ["b"], id="the later one goes"),
-        pytest.param([("a", "1", 5, 2), ("b", "1", 1, 1)], "3", ["b"], id="the less important goes"),
+        pytest.param([("a", "1", 5, 2), ("b", "1", 1, 1)], "3", ["b"],
+                     id="the less important goes"),
         pytest.param(
             [("a", "1", 0, None), ("b", "1", 0, 9)], "3", ["a"],
             id="of equals the one that has not started yet goes",
@@ -166,7 +169,9 @@ def test_anti_affinity_of_the_victim_is_resolved_by_evicting_it(world) -> None:
 
 
 def test_affinity_to_a_pod_keeps_that_pod(world) -> None:
-    """As long as the pod is not needed as a victim: affinity to one's own victims is not supported."""
+    """As long as the pod is not needed as a victim: affinity to one's own victims is not
+    supported.
+    """
     world.node("n", "2")
     world.on("n", "friend", priority=5, app="web")
     world.on("n", "other", priority=1)
@@ -187,7 +192,7 @@ def test_skew_is_resolved_by_evicting_from_the_crowded_domain(world) -> None:
     assert victims_on(world, "n1", preemptor) == (["b"], 0)
 
 
-# -- hooks of plugins that derive from DefaultPreemption ----------------------------------------------------------------
+# -- hooks of plugins that derive from DefaultPreemption -------------------------------------------
 
 
 class Considerate(DefaultPreemption):
@@ -257,7 +262,7 @@ def evicted(world):
     return work.cr_frame.f_locals["victims"]
 
 
-# -- what plugins are told, and what may break -------------------------------------------------------------------------
+# -- what plugins are told, and what may break -----------------------------------------------------
 
 
 class Watchful(PreFilterPlugin, FilterPlugin):

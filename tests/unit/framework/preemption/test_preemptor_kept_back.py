@@ -1,4 +1,6 @@
-"""A preemptor is not tried before its victims are going, and what helped it meanwhile is not forgotten."""
+"""A preemptor is not tried before its victims are going, and what helped it meanwhile is not
+forgotten.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def test_pods_that_are_gone_are_not_remembered(plugin: DefaultPreemption) -> Non
 async def test_a_victim_that_gave_up_its_place_before_its_deletion_is_seen_wakes_the_preemptor(
     world,
 ) -> None:
-    """It was on its way to the node and never got there: no event will tell of its place any more."""
+    """It was on its way to the node and never got there: no event will tell of its place any
+    more.
+    """
     world.add_node(make_node("n").capacity(cpu="1"))
     victim = world.on("n", "victim")
 

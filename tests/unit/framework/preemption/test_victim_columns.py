@@ -1,8 +1,9 @@
 """Victims found for many nodes at once are those found node by node.
 
-Random small clusters: several priorities, start times, budgets, nominated pods, ports, scalar resources. Both ways
-must give the same candidates with the same victims in the same order, the same verdicts elsewhere, and the same choice.
-What the choice is good for is proven in test_preemption_properties.
+Random small clusters: several priorities, start times, budgets, nominated pods, ports, scalar
+resources. Both ways must give the same candidates with the same victims in the same order, the same
+verdicts elsewhere, and the same choice. What the choice is good for is proven in
+test_preemption_properties.
 """
 
 from __future__ import annotations

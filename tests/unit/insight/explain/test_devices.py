@@ -1,4 +1,6 @@
-"""What is said about devices: one world for each reason, and agreement with the allocator on random clusters."""
+"""What is said about devices: one world for each reason, and agreement with the allocator on random
+clusters.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,9 @@ def test_a_selector_says_how_many_devices_it_matches_and_what_values_there_are()
 
 
 def test_a_node_that_would_not_help_is_not_said_to_be_taken_by_others():
-    """A new node has no such device either; that another pod finds room there is beside the point."""
+    """A new node has no such device either; that another pod finds room there is beside the
+    point.
+    """
     asked = claim("c", exactly("gpu", selectors=[f'{attribute("model")} == "h100"']))
     rival = claim("d", exactly("gpu"))
     busy = held("h", ("n", "gpu-0"), pods=["u"])
@@ -210,7 +214,7 @@ def test_events_are_told_in_words():
     assert in_words("storage.k8s.io/CSIStorageCapacity/Add") == "a storage capacity is created"
 
 
-# -- agreement with the allocator ------------------------------------------------------------------------------
+# -- agreement with the allocator ------------------------------------------------------------------
 
 
 def _brute_counts(dra, slices, request):
@@ -277,7 +281,7 @@ def test_what_is_said_agrees_with_the_allocator(seed):
             assert one.obstacles
 
 
-# -- fixes -----------------------------------------------------------------------------------------------------
+# -- fixes -----------------------------------------------------------------------------------------
 
 
 def changes_of(asked, *objects):

@@ -1,4 +1,6 @@
-"""`explain podgroup`, and `explain pod` of a member: the group is tried as a whole, and nothing changes."""
+"""`explain podgroup`, and `explain pod` of a member: the group is tried as a whole, and nothing
+changes.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Fixes: what is suggested for single rejections, and a brute-force twin that finds none wrong and none smaller.
+"""Fixes: what is suggested for single rejections, and a brute-force twin that finds none wrong and
+none smaller.
 
-The twin tries every set of the changes in the search space, each on a scheduler filled anew with the changed objects.
+The twin tries every set of the changes in the search space, each on a scheduler filled anew with
+the changed objects.
 """
 
 from __future__ import annotations
@@ -99,7 +101,7 @@ def filler(name, on, cpu="3"):
     return make_pod(name).cpu(cpu).on(on)
 
 
-# -- single rejections ---------------------------------------------------------------------------------------------
+# -- single rejections -----------------------------------------------------------------------------
 
 
 def test_a_smaller_request_a_pod_that_leaves_or_a_new_node():
@@ -218,7 +220,7 @@ def test_nothing_is_suggested_that_helps_nothing():
     assert fixes_of(make_pod("a").cpu("2").claim("missing"), not_ready) == []
 
 
-# -- gates, claims and plugins of others ---------------------------------------------------------------------------
+# -- gates, claims and plugins of others -----------------------------------------------------------
 
 
 def test_gates_are_removed_all_of_them_and_the_owner_is_named():
@@ -231,7 +233,10 @@ def test_gates_are_removed_all_of_them_and_the_owner_is_named():
     assert fix.node == "n"
     assert "is for the controller of example.com to remove" in fix.effects[0]
     assert "is for the controller or webhook that set it to remove" in fix.effects[1]
-    removals = '[{"op":"remove","path":"/spec/schedulingGates/1"},{"op":"remove","path":"/spec/schedulingGates/0"}]'
+    removals = (
+        '[{"op":"remove","path":"/spec/schedulingGates/1"},'
+        '{"op":"remove","path":"/spec/schedulingGates/0"}]'
+    )
     assert fix.commands == [f"kubectl patch pod a -n default --type=json -p '{removals}'"]
 
 
@@ -282,7 +287,7 @@ def test_nothing_is_suggested_for_a_plugin_that_keeps_pods_out_of_the_queue():
     assert explainer.explain(built, no_node, fix=True).fixes == []
 
 
-# -- commands and effects ------------------------------------------------------------------------------------------
+# -- commands and effects --------------------------------------------------------------------------
 
 
 def commands(pod, *objects):
@@ -365,7 +370,7 @@ def test_pods_of_daemon_sets_are_not_suggested():
     assert "DeletePod" not in found
 
 
-# -- the twin ------------------------------------------------------------------------------------------------------
+# -- the twin --------------------------------------------------------------------------------------
 
 LARGEST = 3
 

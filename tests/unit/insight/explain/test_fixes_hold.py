@@ -1,7 +1,7 @@
 """Printed fixes, carried out as printed, place the pods that they promise.
 
-A sample; `benchmarks/fixes_that_hold.py` judges 1,000 situations. Fixes that are not known to hold are explained in
-docs/reference/explain.md.
+A sample; `benchmarks/fixes_that_hold.py` judges 1,000 situations. Fixes that are not known to hold
+are explained in docs/reference/explain.md.
 """
 
 import pytest

@@ -1,4 +1,6 @@
-"""An answer that depends on kinds which its source does not hold says so first, and how to get them."""
+"""An answer that depends on kinds which its source does not hold says so first, and how to get
+them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Fixes are tried with the queue as it stands and the whole workload; what they promise is what the copy showed."""
+"""Fixes are tried with the queue as it stands and the whole workload; what they promise is what the
+copy showed.
+"""
 
 import pytest
 from explaining import HEADER, explain, explainer, state_of
@@ -185,7 +187,7 @@ def test_trials_end_when_time_is_up():
     assert trials.is_over
 
 
-# -- what holds a pod ------------------------------------------------------------------------------------------------
+# -- what holds a pod ------------------------------------------------------------------------------
 
 
 def test_a_misspelt_scheduler_is_named_with_the_nearest_one():

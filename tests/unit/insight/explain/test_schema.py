@@ -1,4 +1,6 @@
-"""The published schema: the file is what the records say, answers follow it, and codes are stable."""
+"""The published schema: the file is what the records say, answers follow it, and codes are
+stable.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Verdicts, and what comes with each of them. That reasons and scores are kube-scheduler's is proved in tests/conformance."""
+"""Verdicts, and what comes with each of them.
+
+That reasons and scores are kube-scheduler's is proved in tests/conformance.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What is said about volume claims, one world for each way they stand, and the changes that help."""
+"""What is said about volume claims, one world for each way they stand, and the changes that
+help.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What the page answers, over a socket as a browser asks: access, views, what-if, actions, and the event stream."""
+"""What the page answers, over a socket as a browser asks: access, views, what-if, actions, and the
+event stream.
+"""
 
 import asyncio
 import contextlib
@@ -296,13 +298,17 @@ async def test_what_if_places_pods_and_compares_configurations():
             status, answer = await post(client, page, "/api/whatif", {"yaml": POD})
             assert status == 200
             assert [each["pod"] for each in answer["plan"]["placed"]] == ["default/new"]
-        node = "apiVersion: v1\nkind: Node\nmetadata: {name: big}\nstatus: {allocatable: {cpu: 128, pods: 10}}\n"
+        node = (
+            "apiVersion: v1\nkind: Node\nmetadata: {name: big}\n"
+            "status: {allocatable: {cpu: 128, pods: 10}}\n"
+        )
         status, answer = await post(client, page, "/api/whatif", {"yaml": node})
         assert [each["node"] for each in answer["plan"]["placed"]] == ["big"]
         assert answer["plan"]["nodesAdded"] == ["big"]
         config = (
             "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
-            "profiles: [{pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated, "
+            "profiles: [{pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: "
+            "MostAllocated, "
             "resources: [{name: cpu, weight: 1}]}}}]}]\n---\n"
         )
         status, answer = await post(client, page, "/api/whatif", {"yaml": config + POD})
@@ -321,7 +327,8 @@ async def test_what_if_places_pods_and_compares_configurations():
             ("a: b", "apiVersion: missing"),
             (POD + "---\n" + POD, "already"),
             (
-                "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {replicas: 900000}",
+                "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {replicas: "
+                "900000}",
                 "at most",
             ),
             (
@@ -397,7 +404,8 @@ async def test_a_reader_that_does_not_read_is_dropped(monkeypatch):
                 _, open_streams = await get_json(client, "/api/meta")
                 while not open_streams["readers"]:
                     _, open_streams = await get_json(client, "/api/meta")
-                # Every row changes, again and again: in the end more than the sockets' buffers hold.
+                # Every row changes, again and again: in the end more than the sockets' buffers
+                # hold.
                 while open_streams["readers"]:
                     for row in range(1500):
                         assembly.table.pod_log.append(row)

@@ -48,7 +48,9 @@ def test_the_queue_lists_pods_in_the_order_of_trial():
 
 
 def test_a_pod_waits_since_it_was_created_however_often_it_was_tried():
-    """The queue renews its timestamp after every attempt: six minutes were shown as the 42 seconds since the last one."""
+    """The queue renews its timestamp after every attempt: six minutes were shown as the 42 seconds
+    since the last one.
+    """
     clock = ManualClock()
     state = ClusterState("test")
     pod = make_pod("old")
@@ -199,7 +201,9 @@ def test_commands_of_fixes_are_run(api, actions):
         api.create("pods", pod, "default")
     first = api.get("pods", "default", "p")["metadata"]["uid"]
     run(
-        """kubectl get pod p -n default -o json | kubectl patch --local -f - --type=json -p '[{"op":"add","path":"/spec/nodeSelector","value":{"a":"b"}}]' -o json | kubectl replace --force -f -""",
+        "kubectl get pod p -n default -o json | kubectl patch --local -f - --type=json -p "
+        """'[{"op":"add","path":"/spec/nodeSelector","value":{"a":"b"}}]' -o json """
+        "| kubectl replace --force -f -",
         "kubectl delete pod -n default q",
     )
     (left,) = api.list("pods", "default")[0]
@@ -213,13 +217,18 @@ def test_commands_of_fixes_are_run(api, actions):
     }
     run(f"kubectl apply -f - <<< {shlex.quote(json.dumps(claim))}")
     run(
-        """kubectl get pvc data -n default -o json | kubectl patch --local -f - --type=json -p '[{"op":"add","path":"/spec/storageClassName","value":"fast"}]' -o json | kubectl replace --force -f -"""
+        """kubectl get pvc data -n default -o json | kubectl patch --local -f - --type=json -p
+        '[{"op":"add","path":"/spec/storageClassName","value":"fast"}]' -o json | kubectl replace
+        --force -f -
+        """
     )
     assert (
         api.get("persistentvolumeclaims", "default", "data")["spec"]["storageClassName"] == "fast"
     )
     run(
-        """kubectl patch pod p -n default --type=json -p '[{"op":"add","path":"/metadata/labels","value":{"x":"y"}}]'"""
+        """kubectl patch pod p -n default --type=json -p
+        '[{"op":"add","path":"/metadata/labels","value":{"x":"y"}}]'
+        """
     )
     assert api.get("pods", "default", "p")["metadata"]["labels"] == {"x": "y"}
 

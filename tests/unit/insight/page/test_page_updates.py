@@ -1,4 +1,6 @@
-"""The event stream: a reader that applies every message knows what a reader that fetches everything knows."""
+"""The event stream: a reader that applies every message knows what a reader that fetches everything
+knows.
+"""
 
 import asyncio
 import json

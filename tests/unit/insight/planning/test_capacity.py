@@ -225,7 +225,8 @@ def test_the_state_is_not_changed():
         ),
         pytest.param(
             workload(schedulerName="other"),
-            r'web.yaml:1: Deployment web: spec.template.spec.schedulerName: no profile of the configuration is called "other"',
+            r"web.yaml:1: Deployment web: spec.template.spec.schedulerName: no profile of the "
+            r'configuration is called "other"',
             id="a scheduler that the configuration does not know",
         ),
         pytest.param(

@@ -17,7 +17,10 @@ def written(tmp_path, text, name="objects.yaml"):
 
 
 def test_documents_and_lists_are_read_in_order(tmp_path):
-    listed = "---\napiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod, metadata: {name: b}}\n"
+    listed = (
+        "---\napiVersion: v1\nkind: List\nitems:\n"
+        "- {apiVersion: v1, kind: Pod, metadata: {name: b}}\n"
+    )
     path = written(tmp_path, f"# objects\n---\n{POD}{listed}---\n")
     assert [(each.name, each.line) for each in read_manifests([path])] == [("a", 3), ("b", 7)]
 

@@ -25,7 +25,10 @@ from kubesched.insight.recording.writer import Limits, RecordingWriter
 from kubesched.testing import make_pod
 
 limits = Limits(total_bytes=1 << 30, segment_bytes=4_000)
-header = Header(number=0, run=0, made_by="t", wall_time=0, time=0, attempts=0, seed=1, config={}, feature_gates={})
+header = Header(
+    number=0, run=0, made_by="t", wall_time=0, time=0, attempts=0, seed=1, config={},
+    feature_gates={},
+)
 storage = FolderStorage(sys.argv[1])
 storage.lock()
 recorder = Recorder(RecordingWriter(storage, limits, header), SystemClock())
@@ -33,7 +36,8 @@ random, known = Random(1), {}
 for number in range(int(sys.argv[2])):
     name = f"p{random.randrange(50)}"
     pod = make_pod(name).uid(name).label("number", str(number)).build()
-    recorder.changed("pods", "a" if name not in known else "u", f"default/{name}", known.get(name), pod)
+    change = "a" if name not in known else "u"
+    recorder.changed("pods", change, f"default/{name}", known.get(name), pod)
     known[name] = pod
     if number % 10 == 9:
         recorder.flush()

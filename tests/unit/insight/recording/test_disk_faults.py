@@ -1,6 +1,8 @@
-"""What a disk may do to a recording: no room at the start, power that fails in a checkpoint, writes that take nothing.
+"""What a disk may do to a recording: no room at the start, power that fails in a checkpoint, writes
+that take nothing.
 
-The simulation draws such faults from seeds (`kubesched simulate --faults --with disk`); these are the single cases.
+The simulation draws such faults from seeds (`kubesched simulate --faults --with disk`); these are
+the single cases.
 """
 
 from __future__ import annotations

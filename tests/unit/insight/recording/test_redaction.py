@@ -1,4 +1,6 @@
-"""What a recording leaves out: manifests in annotations, templates; and that changes of them are still seen."""
+"""What a recording leaves out: manifests in annotations, templates; and that changes of them are
+still seen.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A cluster in memory: it knows when nothing is left to do, passes time when told, and shows what was decided."""
+"""A cluster in memory: it knows when nothing is left to do, passes time when told, and shows what
+was decided.
+"""
 
 from __future__ import annotations
 

@@ -145,7 +145,10 @@ def test_the_newest_of_several_versions_counts(tmp_path: Path) -> None:
 
 
 def test_objects_written_by_hand_get_what_the_server_would_add(tmp_path: Path) -> None:
-    text = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: x}\n"
+    text = (
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n---\n"
+        "apiVersion: v1\nkind: Namespace\nmetadata: {name: x}\n"
+    )
     state = load(tmp_path, text, "a.yaml")
     [pod], [namespace] = state.of(Pod), state.of(Namespace)
     assert (pod.metadata.namespace, pod.spec.scheduler_name) == ("default", "default-scheduler")
@@ -162,23 +165,37 @@ BROKEN = {**POD, "spec": {"containers": "none"}}
     [
         pytest.param(
             '{\n "kind": "List",\n "apiVersion": "v1",\n "items": [\n'
-            + json.dumps(NODE) + ",\n" + json.dumps(BROKEN) + "\n]}",
+            + json.dumps(NODE)
+            + ",\n"
+            + json.dumps(BROKEN)
+            + "\n]}",
             ":6: Pod default/a: spec.containers: expected array | null, got str",
             id="an item of a JSON list",
         ),
         pytest.param(
-            yaml.safe_dump(NODE) + "---\n" + "kind: List\napiVersion: v1\nitems:\n- " + json.dumps(OTHER)
-            + "\n- " + json.dumps(BROKEN),
-            f":{yaml.safe_dump(NODE).count(chr(10)) + 6}: Pod default/a: spec.containers: expected array | null, got str",
+            yaml.safe_dump(NODE)
+            + "---\n"
+            + "kind: List\napiVersion: v1\nitems:\n- "
+            + json.dumps(OTHER)
+            + "\n- "
+            + json.dumps(BROKEN),
+            f":{yaml.safe_dump(NODE).count(chr(10)) + 6}: Pod default/a: spec.containers: expected "
+            "array | null, got str",
             id="an item of a YAML list",
         ),
         pytest.param(pretty(POD)[:-30], ": input data was truncated", id="a JSON file cut short"),
-        pytest.param('{\n\n"kind": Pod}', ":3: JSON is malformed: invalid character", id="bad JSON"),
-        pytest.param("kind: Pod\nmetadata:\n  name: a\n bad: x", ":4: not valid YAML: ", id="bad YAML"),
+        pytest.param(
+            '{\n\n"kind": Pod}', ":3: JSON is malformed: invalid character", id="bad JSON"
+        ),
+        pytest.param(
+            "kind: Pod\nmetadata:\n  name: a\n bad: x", ":4: not valid YAML: ", id="bad YAML"
+        ),
         pytest.param('{"kind": "Pod"}', ":1: Pod: apiVersion: missing", id="no apiVersion"),
         pytest.param('\n{"apiVersion": "v1"}', ":2: object: kind: missing", id="no kind"),
         pytest.param(
-            '{"apiVersion": "v1", "kind": "Pod", "metadata": {}}', ":1: Pod: metadata.name: missing", id="no name"
+            '{"apiVersion": "v1", "kind": "Pod", "metadata": {}}',
+            ":1: Pod: metadata.name: missing",
+            id="no name",
         ),
         pytest.param("[1, 2]", ":1: neither an object nor a list", id="a JSON array"),
         pytest.param("just text", ":1: neither an object nor a list", id="text"),
@@ -186,7 +203,7 @@ BROKEN = {**POD, "spec": {"containers": "none"}}
         pytest.param("a: " + "[" * 100_000, ":1: nested deeper than 150 levels", id="nested YAML"),
         pytest.param(b"a: \xff\xfe", ":1: not UTF-8 text", id="no UTF-8"),
     ],
-)  # fmt: skip
+)
 def test_broken_input_is_named_by_file_line_and_object(
     tmp_path: Path, text: str | bytes, message: str
 ) -> None:
@@ -233,7 +250,9 @@ def test_too_much_unpacked_data_is_refused(tmp_path: Path, monkeypatch: pytest.M
 def test_a_streamed_list_gives_what_a_whole_one_does(
     items: list[Any], indent: int | None, size: int, kind: str, last: bool
 ) -> None:
-    """Whatever the indentation and wherever the pieces end; the twin reads the text without line breaks."""
+    """Whatever the indentation and wherever the pieces end; the twin reads the text without line
+    breaks.
+    """
     named = [
         {**item, "metadata": {**item["metadata"], "name": f"o{n}"}} for n, item in enumerate(items)
     ]

@@ -1,4 +1,6 @@
-"""Core mode: every operation takes effect in the production core, and what is measured is what happened."""
+"""Core mode: every operation takes effect in the production core, and what is measured is what
+happened.
+"""
 
 import time
 from dataclasses import replace
@@ -38,7 +40,9 @@ def cpu_time(monkeypatch):
 
 @pytest.fixture
 def played(tmp_path):
-    """Plays operations on nodes with 4 CPU; pods are made from templates small, big, gated and urgent."""
+    """Plays operations on nodes with 4 CPU; pods are made from templates small, big, gated and
+    urgent.
+    """
     for name, cpu, priority, extra in (
         ("small", "1", 0, "terminationGracePeriodSeconds: 0"),
         ("big", "100", 5, ""),
@@ -187,7 +191,8 @@ def test_an_update_that_lifts_a_gate_lets_pods_be_scheduled(played):
 
 
 def test_churn_goes_on_beside_the_measured_pods_and_is_not_counted_with_them(played):
-    # Big pods go first. If they came faster than a busy machine tries them, no small one would ever be tried.
+    # Big pods go first. If they came faster than a busy machine tries them, no small one would ever
+    # be tried.
     (result,) = played(
         "churn, mode: create, templatePaths: [big.yaml], intervalMilliseconds: 20",
         pods("small", 60, MEASURED, namespace="b"),
@@ -329,7 +334,9 @@ def any_of(template, namespace="", count=1):
 
 @pytest.fixture
 def with_devices(played, tmp_path):
-    """Templates of a device class, of claims, and of pods that want a device of their own or a claim that exists."""
+    """Templates of a device class, of claims, and of pods that want a device of their own or a
+    claim that exists.
+    """
     for name, text in (("class", DEVICE_CLASS), ("template", CLAIM_TEMPLATE), ("claim", CLAIM)):
         (tmp_path / f"{name}.yaml").write_text(text)
     for name, source in (
@@ -490,7 +497,7 @@ def test_time_runs_inside_work_jumps_outside_and_never_goes_back():
     assert clock.monotonic() == after
 
 
-# -- our own workloads -----------------------------------------------------------------------------------------------
+# -- our own workloads -----------------------------------------------------------------------------
 
 
 @pytest.mark.slow

@@ -1,4 +1,6 @@
-"""Making a workload's objects: all of them, at their rate, and an error that names the one that was refused."""
+"""Making a workload's objects: all of them, at their rate, and an error that names the one that was
+refused.
+"""
 
 import json
 

@@ -1,4 +1,6 @@
-"""What of a CPU profile belongs to decisions, and profiles taken in a row for as long as something is measured."""
+"""What of a CPU profile belongs to decisions, and profiles taken in a row for as long as something
+is measured.
+"""
 
 import asyncio
 

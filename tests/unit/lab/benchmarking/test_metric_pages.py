@@ -1,4 +1,6 @@
-"""Metrics pages read from outside: the numbers agree with what was observed, and with Prometheus' idea of a quantile."""
+"""Metrics pages read from outside: the numbers agree with what was observed, and with Prometheus'
+idea of a quantile.
+"""
 
 import math
 

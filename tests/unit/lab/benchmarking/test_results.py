@@ -38,7 +38,7 @@ def result(workload="Case/one", contestant="kubesched", pods_per_s=100.0, **chan
     return structs.replace(base, **changes)
 
 
-# -- numbers ---------------------------------------------------------------------------------------------------------
+# -- numbers ---------------------------------------------------------------------------------------
 
 
 @given(st.lists(st.floats(0, 1e9), min_size=1))
@@ -58,7 +58,7 @@ def test_nothing_has_no_percentiles():
     assert percentiles([]) is None
 
 
-# -- JSON ------------------------------------------------------------------------------------------------------------
+# -- JSON ------------------------------------------------------------------------------------------
 
 
 def test_a_report_survives_being_written_and_read():
@@ -77,7 +77,7 @@ def test_the_environment_names_versions_and_cores_but_not_the_machine():
     assert platform.node() not in encode(Report(environment=actual)).decode()
 
 
-# -- summaries -------------------------------------------------------------------------------------------------------
+# -- summaries -------------------------------------------------------------------------------------
 
 
 def test_repetitions_are_summed_up_by_their_median_and_spread():

@@ -1,4 +1,6 @@
-"""Processor time and memory as /proc tells them: odd program names, processes that are gone, time before a stretch."""
+"""Processor time and memory as /proc tells them: odd program names, processes that are gone, time
+before a stretch.
+"""
 
 import os
 

@@ -1,4 +1,6 @@
-"""Workload files: every operation read, parameters filled in, and every mistake named with field and line."""
+"""Workload files: every operation read, parameters filled in, and every mistake named with field
+and line.
+"""
 
 from pathlib import Path
 
@@ -9,7 +11,10 @@ from kubesched.lab.benchmarking import operations as ops
 from kubesched.lab.benchmarking.scheduler_settings import feature_gates, gates_to_set
 from kubesched.lab.benchmarking.workload_files import load
 
-HEAD = "- name: Case\n  workloads:\n  - name: one\n    params: {nodes: 5, time: 1s, steady: true}\n  workloadTemplate:\n"
+HEAD = (
+    "- name: Case\n  workloads:\n  - name: one\n"
+    "    params: {nodes: 5, time: 1s, steady: true}\n  workloadTemplate:\n"
+)
 
 
 @pytest.fixture
@@ -38,7 +43,8 @@ def only(workloads):
             "{opcode: createNodes, countParam: $nodes}", ops.CreateNodes(count=5), id="createNodes"
         ),
         pytest.param(
-            "{opcode: createNodes, count: 2, labelNodePrepareStrategy: {labelKey: z, labelValues: [a]}}",
+            "{opcode: createNodes, count: 2, labelNodePrepareStrategy: {labelKey: z, labelValues: "
+            "[a]}}",
             ops.CreateNodes(
                 count=2,
                 label_node_prepare_strategy=ops.LabelNodePrepareStrategy(
@@ -70,12 +76,14 @@ def only(workloads):
             id="createPods in a namespace named after the operation",
         ),
         pytest.param(
-            "{opcode: createPods, count: 1, namespace: a, steadyStateParam: $steady, durationParam: $time}",
+            "{opcode: createPods, count: 1, namespace: a, steadyStateParam: $steady, "
+            "durationParam: $time}",
             ops.CreatePods(count=1, namespace="a", steady_state=True, duration=1.0),
             id="createPods in a steady state",
         ),
         pytest.param(
-            "{opcode: createPodSets, countParam: $nodes, namespacePrefix: a, createPodsOp: {opcode: createPods, countParam: $nodes}}",
+            "{opcode: createPodSets, countParam: $nodes, namespacePrefix: a, createPodsOp: "
+            "{opcode: createPods, countParam: $nodes}}",
             ops.CreatePodSets(
                 count=5, namespace_prefix="a", create_pods_op=ops.CreatePods(count=5)
             ),
@@ -238,10 +246,12 @@ def test_workloads_have_the_labels_and_gates_of_their_case_and_their_own(tmp_pat
     path = tmp_path / "workloads.yaml"
     path.write_text(
         "- name: Case\n  labels: [a]\n  featureGates: {PodLevelResources: false}\n"
-        "  workloadTemplate: [{opcode: createNodes, countParam: $some}, {opcode: createPods, countParam: $some}]\n"
+        "  workloadTemplate: [{opcode: createNodes, countParam: $some}, {opcode: createPods, "
+        "countParam: $some}]\n"
         "  workloads:\n"
         "  - {name: first, labels: [b], threshold: 40, params: {some: 1}}\n"
-        "  - {name: second, featureGates: {NodeDeclaredFeatures: false}, threshold: {p: 5, q: 3}, params: {some: 2}}\n"
+        "  - {name: second, featureGates: {NodeDeclaredFeatures: false}, threshold: {p: 5, q: 3}, "
+        "params: {some: 2}}\n"
     )
     first, second = load(path)
     assert (first.full_name, first.labels, first.threshold) == ("Case/first", ("a", "b"), 40.0)

@@ -1,4 +1,6 @@
-"""The server of a sequence's extenders: it answers over HTTP, keeps what it was asked, and binds where it is to bind."""
+"""The server of a sequence's extenders: it answers over HTTP, keeps what it was asked, and binds
+where it is to bind.
+"""
 
 import json
 

@@ -1,4 +1,6 @@
-"""The extenders of sequences: their answers depend on names only, are consistent with each other, and leave no ties."""
+"""The extenders of sequences: their answers depend on names only, are consistent with each other,
+and leave no ties.
+"""
 
 import msgspec
 import pytest

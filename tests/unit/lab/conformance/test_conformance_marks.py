@@ -1,4 +1,6 @@
-"""Marks: the node that came last is marked, once after every change, by players and replays alike."""
+"""Marks: the node that came last is marked, once after every change, by players and replays
+alike.
+"""
 
 from kubesched.lab.conformance.player import NodeMarks
 from kubesched.lab.conformance.replay import replay
@@ -50,7 +52,9 @@ def test_marks_differ_from_each_other():
 
 
 def test_a_replay_makes_the_marks_of_the_player_whose_decisions_are_recorded():
-    """Marked, the big node learns that its image is on both by now, and no longer comes second for it."""
+    """Marked, the big node learns that its image is on both by now, and no longer comes second for
+    it.
+    """
     steps = [
         Step("create", node("small", cpu="3")),
         Step("create", node("big", cpu="4", images=IMAGES)),

@@ -55,7 +55,8 @@ SEQUENCE = {"namespaces": {}, "nodes": [NODE], "pods": [{"pod": POD, "expect": {
         pytest.param(b"[]\n", ":1: not a recording: Expected `object`", id="JSON of another kind"),
         pytest.param(
             placement() + b"\n" + placement(nodes=[{"metadata": {"name": 7}}]),
-            ":2: not a recorded placement: Expected `str`, got `int` - at `\\$.nodes\\[0\\].metadata.name`",
+            ":2: not a recorded placement: Expected `str`, got `int` - at "
+            "`\\$.nodes\\[0\\].metadata.name`",
             id="a node with a wrong field",
         ),
         pytest.param(

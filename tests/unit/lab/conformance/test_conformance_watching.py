@@ -1,4 +1,6 @@
-"""What a player sees: waiting that survives a pause of the player, claims that are answered once."""
+"""What a player sees: waiting that survives a pause of the player, claims that are answered
+once.
+"""
 
 import asyncio
 

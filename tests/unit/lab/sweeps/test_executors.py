@@ -1,4 +1,6 @@
-"""Sweeps: order, storage, failures, workers that die; with processes and with a real Dask cluster."""
+"""Sweeps: order, storage, failures, workers that die; with processes and with a real Dask
+cluster.
+"""
 
 import os
 import signal

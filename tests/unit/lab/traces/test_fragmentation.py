@@ -65,7 +65,9 @@ def test_plain_fragmentation_is_the_share_on_nodes_in_use():
 
 
 async def test_no_device_ever_gives_more_than_it_has(tmp_path, monkeypatch):
-    """The ledger matches the scheduler's sums, and fragmentation kept by row that computed afresh."""
+    """The ledger matches the scheduler's sums, and fragmentation kept by row that computed
+    afresh.
+    """
     from kubesched.lab.traces import player
 
     for seed in range(3):

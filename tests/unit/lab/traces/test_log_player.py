@@ -151,7 +151,9 @@ def test_a_run_is_played_from_every_segment_that_holds_the_scheduler(
 
 
 def test_what_is_restored_from_a_checkpoint_gives_the_same_checkpoint() -> None:
-    """Taken again right after it was restored; the plain twin of all that saving and restoring do."""
+    """Taken again right after it was restored; the plain twin of all that saving and restoring
+    do.
+    """
     seen = []
     for seed in (SEED, 49, 509):
         _, runs = record_simulation(seed, limits=Limits(segment_bytes=1_500))

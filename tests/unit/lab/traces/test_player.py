@@ -1,4 +1,6 @@
-"""Replays: byte-identical when played twice, the known differences between strategies, evictions, withdrawals."""
+"""Replays: byte-identical when played twice, the known differences between strategies, evictions,
+withdrawals.
+"""
 
 import pytest
 from traces import SAMPLES, strategy, write_openb

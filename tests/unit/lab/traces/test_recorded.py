@@ -1,4 +1,6 @@
-"""Recordings as traces: modelled under their own settings they place pods where they were placed then."""
+"""Recordings as traces: modelled under their own settings they place pods where they were placed
+then.
+"""
 
 import pickle
 import re
@@ -120,7 +122,9 @@ def traces_of_simulation(seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [35, 103, 115, 30010])
 def test_what_takes_time_is_modelled_with_its_recorded_duration(seed):
-    """Lost answers, refused bindings, extenders and leader changes: what is not modelled is counted."""
+    """Lost answers, refused bindings, extenders and leader changes: what is not modelled is
+    counted.
+    """
     same, logged = 0, 0
     for trace in traces_of_simulation(seed):
         notes = play_trace(trace, own_cell(trace), playing_registry()).notes

@@ -1,4 +1,6 @@
-"""Recordings of pod groups: a cycle is one attempt with a decision per member, and plays the same."""
+"""Recordings of pod groups: a cycle is one attempt with a decision per member, and plays the
+same.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,10 @@ GROUP = """\
 apiVersion: scheduling.k8s.io/v1beta1
 kind: PodGroup
 metadata: {{name: "{name}-{{{{.Index}}}}"}}
-spec: {{schedulingPolicy: {{gang: {{minCount: 3}}}}, priority: {priority}, disruptionMode: {{all: {{}}}}}}
+spec:
+  schedulingPolicy: {{gang: {{minCount: 3}}}}
+  priority: {priority}
+  disruptionMode: {{all: {{}}}}
 """
 WORKLOAD = """\
 - name: Gangs

@@ -1,4 +1,6 @@
-"""A sweep of replays on a real Dask cluster of two worker processes, one of which is killed in the middle."""
+"""A sweep of replays on a real Dask cluster of two worker processes, one of which is killed in the
+middle.
+"""
 
 import os
 import signal

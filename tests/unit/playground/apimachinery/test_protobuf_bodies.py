@@ -1,4 +1,6 @@
-"""Protobuf bodies: what kubectl really sends, and any object through an encoder of our own and back."""
+"""Protobuf bodies: what kubectl really sends, and any object through an encoder of our own and
+back.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from kubesched.api.protobuf import ProtobufError
 from kubesched.playground.apimachinery.schema.protobuf import MAGIC, decode_protobuf
 from kubesched.playground.apimachinery.schema.table import Field, TypeRef, type_of_kind, types
 
-# `kubectl create deployment web --image=nginx:1.2 --replicas=3` (client 1.32), as it went over the wire.
+# `kubectl create deployment web --image=nginx:1.2 --replicas=3` (client 1.32), as it went over the
+# wire.
 KUBECTL_CREATE_DEPLOYMENT = base64.b64decode(
     "azhzAAoVCgdhcHBzL3YxEgpEZXBsb3ltZW50Eq8BCh8KA3dlYhIAGgAiACoAMgA4AEIAWgoKA2FwcBIDd2ViEn4IAxIMCgoKA2Fw"
     "cBIDd2ViGmQKHAoAEgAaACIAKgAyADgAQgBaCgoDYXBwEgN3ZWISRBImCgVuZ2lueBIJbmdpbng6MS4yKgBCAGoAcgCAAQCIAQCQ"

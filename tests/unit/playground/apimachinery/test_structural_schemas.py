@@ -1,4 +1,7 @@
-"""Custom resources follow their schema: pruned, defaulted, validated. Answers and messages are kube-apiserver 1.36's."""
+"""Custom resources follow their schema: pruned, defaulted, validated.
+
+Answers and messages are kube-apiserver 1.36's.
+"""
 
 from __future__ import annotations
 
@@ -87,12 +90,14 @@ def create(api, spec, **top):
         pytest.param({"unknown": 1}, {}, id="unknown fields go"),
         pytest.param({"keep": {"x": {"y": 1}}}, {"keep": {"x": {"y": 1}}}, id="unless preserved"),
         pytest.param({"nested": {"other": 1}}, {}, id="unknown fields go at any depth"),
-        pytest.param({"env": [{"name": "a"}]}, {"env": [{"name": "a", "value": "v"}]}, id="defaults of items"),
+        pytest.param({"env": [{"name": "a"}]}, {"env": [{"name": "a", "value": "v"}]},
+                     id="defaults of items"),
         pytest.param({"port": 80}, {"port": 80}, id="an integer for either"),
         pytest.param({"port": "http"}, {"port": "http"}, id="a string for either"),
         pytest.param({"ratio": 0.5}, {"ratio": 0.5}, id="a multiple"),
         pytest.param({"one": {"a": "1"}}, {"one": {"a": "1"}}, id="one of two"),
-        pytest.param({"when": "2026-01-01T00:00:00Z"}, {"when": "2026-01-01T00:00:00Z"}, id="a time"),
+        pytest.param({"when": "2026-01-01T00:00:00Z"}, {"when": "2026-01-01T00:00:00Z"},
+                     id="a time"),
     ],
 )  # fmt: skip
 def test_what_is_stored(gadgets, spec, changed):
@@ -102,26 +107,91 @@ def test_what_is_stored(gadgets, spec, changed):
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        pytest.param({"size": 0}, "spec.size: Invalid value: 0: spec.size in body should be greater than or equal to 1", id="minimum"),
-        pytest.param({"size": 11}, "spec.size: Invalid value: 11: spec.size in body should be less than or equal to 10", id="maximum"),
-        pytest.param({"size": "x"}, 'spec.size: Invalid value: "string": spec.size in body must be of type integer: "string"', id="type"),
-        pytest.param({"color": "green"}, 'spec.color: Unsupported value: "green": supported values: "red", "blue"', id="enum"),
-        pytest.param({"name": "a"}, 'spec.name: Invalid value: "a": spec.name in body should be at least 2 chars long', id="short"),
-        pytest.param({"name": "abcdef"}, "spec.name: Too long: may not be more than 5 bytes", id="long"),
-        pytest.param({"name": "A1"}, "spec.name: Invalid value: \"A1\": spec.name in body should match '^[a-z]+$'", id="pattern"),
-        pytest.param({"port": True}, 'spec.port in body must be of type integer,string: "boolean"', id="neither"),
-        pytest.param({"ratio": 0.7}, "spec.ratio: Invalid value: 0.7: spec.ratio in body should be a multiple of 0.5", id="no multiple"),
-        pytest.param({"tags": ["a", "a"]}, 'spec.tags[1]: Duplicate value: "a"', id="twice in a set"),
-        pytest.param({"tags": ["a", "b", "c"]}, "spec.tags: Too many: 3: must have at most 2 items", id="too many items"),
-        pytest.param({"env": [{"name": "a"}, {"name": "a"}]}, 'spec.env[1]: Duplicate value: {"name":"a"}', id="twice in a map"),
-        pytest.param({"env": [{"value": "x"}]}, "spec.env[0].name: Required value", id="required in an item"),
-        pytest.param({"labels": {"a": 1}}, 'spec.labels.a in body must be of type string: "integer"', id="a value of a map"),
-        pytest.param({"one": {"a": "1", "b": "2"}}, '"spec.one" must validate one and only one schema (oneOf). Found 2 valid alternatives', id="two of two"),
-        pytest.param({"when": "yesterday"}, 'spec.when in body must be of type date-time: "yesterday"', id="no time"),
-        pytest.param({"ip": "1.2.3"}, 'spec.ip in body must be of type ipv4: "1.2.3"', id="no address"),
-        pytest.param("str", 'spec: Invalid value: "string": spec in body must be of type object: "string"', id="no object"),
+        pytest.param(
+            {"size": 0},
+            "spec.size: Invalid value: 0: spec.size in body should be greater than or equal to 1",
+            id="minimum",
+        ),
+        pytest.param(
+            {"size": 11},
+            "spec.size: Invalid value: 11: spec.size in body should be less than or equal to 10",
+            id="maximum",
+        ),
+        pytest.param(
+            {"size": "x"},
+            'spec.size: Invalid value: "string": spec.size in body must be of type integer: '
+            '"string"',
+            id="type",
+        ),
+        pytest.param(
+            {"color": "green"},
+            'spec.color: Unsupported value: "green": supported values: "red", "blue"',
+            id="enum",
+        ),
+        pytest.param(
+            {"name": "a"},
+            'spec.name: Invalid value: "a": spec.name in body should be at least 2 chars long',
+            id="short",
+        ),
+        pytest.param(
+            {"name": "abcdef"}, "spec.name: Too long: may not be more than 5 bytes", id="long"
+        ),
+        pytest.param(
+            {"name": "A1"},
+            "spec.name: Invalid value: \"A1\": spec.name in body should match '^[a-z]+$'",
+            id="pattern",
+        ),
+        pytest.param(
+            {"port": True},
+            'spec.port in body must be of type integer,string: "boolean"',
+            id="neither",
+        ),
+        pytest.param(
+            {"ratio": 0.7},
+            "spec.ratio: Invalid value: 0.7: spec.ratio in body should be a multiple of 0.5",
+            id="no multiple",
+        ),
+        pytest.param(
+            {"tags": ["a", "a"]}, 'spec.tags[1]: Duplicate value: "a"', id="twice in a set"
+        ),
+        pytest.param(
+            {"tags": ["a", "b", "c"]},
+            "spec.tags: Too many: 3: must have at most 2 items",
+            id="too many items",
+        ),
+        pytest.param(
+            {"env": [{"name": "a"}, {"name": "a"}]},
+            'spec.env[1]: Duplicate value: {"name":"a"}',
+            id="twice in a map",
+        ),
+        pytest.param(
+            {"env": [{"value": "x"}]}, "spec.env[0].name: Required value", id="required in an item"
+        ),
+        pytest.param(
+            {"labels": {"a": 1}},
+            'spec.labels.a in body must be of type string: "integer"',
+            id="a value of a map",
+        ),
+        pytest.param(
+            {"one": {"a": "1", "b": "2"}},
+            '"spec.one" must validate one and only one schema (oneOf). Found 2 valid alternatives',
+            id="two of two",
+        ),
+        pytest.param(
+            {"when": "yesterday"},
+            'spec.when in body must be of type date-time: "yesterday"',
+            id="no time",
+        ),
+        pytest.param(
+            {"ip": "1.2.3"}, 'spec.ip in body must be of type ipv4: "1.2.3"', id="no address"
+        ),
+        pytest.param(
+            "str",
+            'spec: Invalid value: "string": spec in body must be of type object: "string"',
+            id="no object",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_refused(gadgets, spec, words):
     with pytest.raises(Invalid, match=re.escape(words)):
         create(gadgets, spec)
@@ -135,12 +205,19 @@ def test_updates_and_status_follow_the_schema_too(gadgets):
     written = gadgets.patch("gadgets.example.com", "default", "g", patch, subresource="status")
     assert (written["status"], written["spec"]) == ({"ready": 2}, DEFAULTS)
     with pytest.raises(Invalid, match="greater than or equal to 0"):
-        gadgets.patch("gadgets.example.com", "default", "g", {"status": {"ready": -1}}, subresource="status")  # fmt: skip
+        gadgets.patch(
+            "gadgets.example.com", "default", "g", {"status": {"ready": -1}}, subresource="status"
+        )
 
 
 @pytest.mark.parametrize("mode", ["Strict", "Warn", "Ignore"])
 async def test_unknown_fields_are_told_as_asked(gadgets, http, mode):
-    body = {"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "g"}, "spec": {"nested": {"x": 1}, "y": 1}}  # fmt: skip
+    body = {
+        "apiVersion": "example.com/v1",
+        "kind": "Gadget",
+        "metadata": {"name": "g"},
+        "spec": {"nested": {"x": 1}, "y": 1},
+    }
     path = f"/apis/example.com/v1/namespaces/default/gadgets?fieldValidation={mode}"
     response = await http.raw("POST", path, body)
     if mode == "Strict":
@@ -176,12 +253,22 @@ async def test_stored_objects_get_new_defaults_and_are_patched_through_any_versi
     crd = {"metadata": {"name": "things.example.org"}, "spec": spec}
     api.create("customresourcedefinitions.apiextensions.k8s.io", crd)
     path = "/apis/example.org/v1/things"
-    await http.post(path, {"apiVersion": "example.org/v1", "kind": "Thing", "metadata": {"name": "t"}, "spec": {}})  # fmt: skip
+    await http.post(
+        path,
+        {"apiVersion": "example.org/v1", "kind": "Thing", "metadata": {"name": "t"}, "spec": {}},
+    )
     properties["spec"]["properties"]["a"]["default"] = "x"
-    api.patch("customresourcedefinitions.apiextensions.k8s.io", None, "things.example.org", {"spec": {"versions": versions}})  # fmt: skip
+    api.patch(
+        "customresourcedefinitions.apiextensions.k8s.io",
+        None,
+        "things.example.org",
+        {"spec": {"versions": versions}},
+    )
     assert (await http.get(f"{path}/t"))["spec"] == {"a": "x"}
     other = "/apis/example.org/v2/things/t"
-    status, patched = await http.call("PATCH", other, {"spec": {"a": "y"}}, content_type="application/merge-patch+json")  # fmt: skip
+    status, patched = await http.call(
+        "PATCH", other, {"spec": {"a": "y"}}, content_type="application/merge-patch+json"
+    )
     assert (status, patched["apiVersion"], patched["spec"]) == (200, "example.org/v2", {"a": "y"})
     assert (await http.get(path))["items"][0]["kind"] == "Thing"
     rows = (await http.get("/apis/example.org/v2"))["resources"]
@@ -192,9 +279,12 @@ async def test_stored_objects_get_new_defaults_and_are_patched_through_any_versi
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-2, 12) | st.sampled_from(["red", "abc", "x"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*SPEC, "z"]), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from([*SPEC, "z"]), inner, max_size=4)
+    ),
     max_leaves=12,
-)  # fmt: skip
+)
 
 
 @given(spec=st.dictionaries(st.sampled_from([*SPEC, "z"]), VALUES, max_size=6))

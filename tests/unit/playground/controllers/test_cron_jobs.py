@@ -21,16 +21,25 @@ def moment(text):
     ("schedule", "zone", "after", "expected"),
     [
         pytest.param("*/15 * * * *", "", "2026-01-01T00:00:00Z", "2026-01-01T00:15:00Z", id="step"),
-        pytest.param("0 3 * * *", "", "2026-01-01T03:00:00Z", "2026-01-02T03:00:00Z", id="strictly after"),
-        pytest.param("5 4 * * sun", "", "2026-01-01T00:00:00Z", "2026-01-04T04:05:00Z", id="a named weekday"),
-        pytest.param("0 0 13 * 5", "", "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", id="either day"),
-        pytest.param("0 0 13 * *", "", "2026-01-01T00:00:00Z", "2026-01-13T00:00:00Z", id="a star day decides nothing"),
-        pytest.param("0 0 29 feb *", "", "2026-01-01T00:00:00Z", "2028-02-29T00:00:00Z", id="leap day"),
-        pytest.param("0 0 1-7/3,20 12 ?", "", "2026-12-05T00:00:00Z", "2026-12-07T00:00:00Z", id="list, range and step"),
-        pytest.param("@monthly", "", "2026-12-02T00:00:00Z", "2027-01-01T00:00:00Z", id="descriptor"),
+        pytest.param("0 3 * * *", "", "2026-01-01T03:00:00Z", "2026-01-02T03:00:00Z",
+                     id="strictly after"),
+        pytest.param("5 4 * * sun", "", "2026-01-01T00:00:00Z", "2026-01-04T04:05:00Z",
+                     id="a named weekday"),
+        pytest.param("0 0 13 * 5", "", "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z",
+                     id="either day"),
+        pytest.param("0 0 13 * *", "", "2026-01-01T00:00:00Z", "2026-01-13T00:00:00Z",
+                     id="a star day decides nothing"),
+        pytest.param("0 0 29 feb *", "", "2026-01-01T00:00:00Z", "2028-02-29T00:00:00Z",
+                     id="leap day"),
+        pytest.param("0 0 1-7/3,20 12 ?", "", "2026-12-05T00:00:00Z", "2026-12-07T00:00:00Z",
+                     id="list, range and step"),
+        pytest.param("@monthly", "", "2026-12-02T00:00:00Z", "2027-01-01T00:00:00Z",
+                     id="descriptor"),
         pytest.param("@every 90s", "", "2026-01-01T00:00:00Z", "2026-01-01T00:01:30Z", id="every"),
-        pytest.param("30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", "2026-03-30T00:30:00Z", id="a skipped hour has no moment"),
-        pytest.param("0 9 * * *", "America/New_York", "2026-01-01T00:00:00Z", "2026-01-01T14:00:00Z", id="zone"),
+        pytest.param("30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", "2026-03-30T00:30:00Z",
+                     id="a skipped hour has no moment"),
+        pytest.param("0 9 * * *", "America/New_York", "2026-01-01T00:00:00Z",
+                     "2026-01-01T14:00:00Z", id="zone"),
     ],
 )  # fmt: skip
 def test_moments_of_a_schedule(schedule, zone, after, expected):
@@ -45,10 +54,16 @@ def test_a_day_that_never_comes_has_no_moment():
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        pytest.param({"schedule": "x"}, 'spec.schedule: Invalid value: "x": expected exactly 5 fields, found 1: [x]', id="too few fields"),
-        pytest.param({"schedule": "61 * * * *"}, "end of range (61) above maximum (59): 61", id="out of range"),
-        pytest.param({"schedule": "*/0 * * * *"}, "step of range should be a positive number: */0", id="no step"),
-        pytest.param({"schedule": "* * * * *", "timeZone": "Mars/Base"}, 'spec.timeZone: Invalid value: "Mars/Base": unknown time zone Mars/Base', id="no such zone"),
+        pytest.param({"schedule": "x"},
+                     'spec.schedule: Invalid value: "x": expected exactly 5 fields, found 1: [x]',
+                     id="too few fields"),
+        pytest.param({"schedule": "61 * * * *"}, "end of range (61) above maximum (59): 61",
+                     id="out of range"),
+        pytest.param({"schedule": "*/0 * * * *"}, "step of range should be a positive number: */0",
+                     id="no step"),
+        pytest.param({"schedule": "* * * * *", "timeZone": "Mars/Base"},
+                     'spec.timeZone: Invalid value: "Mars/Base": unknown time zone Mars/Base',
+                     id="no such zone"),
     ],
 )  # fmt: skip
 def test_a_schedule_that_cannot_be_read_is_refused(world, spec, words):
@@ -79,7 +94,10 @@ def test_a_job_is_started_every_minute_and_named_after_it(world):
     assert status["lastScheduleTime"] == "2026-01-01T00:01:00Z"
     assert [entry["name"] for entry in status["active"]] == [f"tick-{minute}"]
     [job] = world.list(J)
-    assert job["metadata"]["annotations"]["batch.kubernetes.io/cronjob-scheduled-timestamp"] == "2026-01-01T00:01:00Z"  # fmt: skip
+    assert (
+        job["metadata"]["annotations"]["batch.kubernetes.io/cronjob-scheduled-timestamp"]
+        == "2026-01-01T00:01:00Z"
+    )
     world.run(30)
     status = world.get(C, "tick")["status"]
     assert "active" not in status
@@ -96,8 +114,12 @@ def test_only_some_finished_jobs_are_kept(world):
 
 @pytest.mark.parametrize(
     ("policy", "count"),
-    [pytest.param("Allow", 3, id="allow"), pytest.param("Forbid", 1, id="forbid"), pytest.param("Replace", 1, id="replace")],
-)  # fmt: skip
+    [
+        pytest.param("Allow", 3, id="allow"),
+        pytest.param("Forbid", 1, id="forbid"),
+        pytest.param("Replace", 1, id="replace"),
+    ],
+)
 def test_concurrency_policies(world, policy, count):
     cron_job(world, run_s=3600, concurrencyPolicy=policy)
     world.run(60 * 3 + 20)

@@ -192,7 +192,9 @@ def test_pods_meant_for_a_node_that_is_gone_are_removed(world):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_rollout_takes_no_longer_than_its_pods(make_world, seed):
-    """One node after the other: the old pod ends, the new one starts, and nothing waits for a wake-up that never comes."""
+    """One node after the other: the old pod ends, the new one starts, and nothing waits for a
+    wake-up that never comes.
+    """
     world = make_world(3, seed=seed)
     world.workload(DS)
     world.run(5)

@@ -1,8 +1,8 @@
 """Whatever is done to a Deployment, it never leaves its bounds by itself and ends as asked.
 
-Random sequences of scaling, template changes, pausing, killing pods and waiting run against the real
-cast. After every single turn of every controller the surge bound is checked; availability is checked
-against what the controllers themselves took away.
+Random sequences of scaling, template changes, pausing, killing pods and waiting run against the
+real cast. After every single turn of every controller the surge bound is checked; availability is
+checked against what the controllers themselves took away.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ class Checked:
         return sum(each["spec"]["replicas"] for each in self.world.list("replicasets.apps"))
 
     def turn(self) -> int:
-        """One key of one controller after another; whoever removes pods leaves enough that serve."""
+        """One key of one controller after another; whoever removes pods leaves enough that
+        serve.
+        """
         done = 0
         names = ["deployment", "replicaset", "kubelet-pods", "garbagecollector"]
         self.order.shuffle(names)

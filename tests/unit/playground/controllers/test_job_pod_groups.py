@@ -162,7 +162,8 @@ def test_what_a_job_must_not_say(world, scheduling, text):
     [
         (
             {"schedulingPolicy": {"gang": None, "basic": {}}},
-            "spec.scheduling.schedulingPolicy: Invalid value: null: the basic/gang policy variant is"
+            "spec.scheduling.schedulingPolicy: Invalid value: null: the basic/gang policy variant "
+            "is"
             " immutable after creation; only schedulingPolicy.gang.minCount may be updated",
         ),
         (None, "spec.scheduling: Invalid value: null: field cannot be cleared once set"),

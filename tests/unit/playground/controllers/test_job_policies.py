@@ -47,13 +47,16 @@ def test_a_rule_ends_the_job_at_the_first_failure(world):
     name = pod["metadata"]["name"]
     assert condition(world, "Failed") == (
         "PodFailurePolicy",
-        f"Container main for pod default/{name} failed with exit code 42 matching FailJob rule at index 0",
+        f"Container main for pod default/{name} failed with exit code 42 matching FailJob rule at "
+        "index 0",
     )
     assert status(world)["failed"] == 1
 
 
 def test_a_deleted_pod_is_replaced_once_it_has_failed(world):
-    """A policy for failures waits for the end of a pod, which the kubelet reports before it is gone."""
+    """A policy for failures waits for the end of a pod, which the kubelet reports before it is
+    gone.
+    """
     job(world, podReplacementPolicy="Failed")
     world.run(1.5)
     [first] = world.pods()
@@ -105,7 +108,9 @@ def test_a_condition_decides(world):
     [pod] = world.pods()
     name = pod["metadata"]["name"]
     broken = {"type": "DisruptionTarget", "status": "True"}
-    world.patch("pods", name, {"status": {"phase": "Failed", "conditions": [broken]}}, subresource="status")  # fmt: skip
+    world.patch(
+        "pods", name, {"status": {"phase": "Failed", "conditions": [broken]}}, subresource="status"
+    )
     world.run(5)
     assert condition(world, "Failed") == (
         "PodFailurePolicy",
@@ -114,7 +119,9 @@ def test_a_condition_decides(world):
 
 
 def indexed(world, completions=3, **spec):
-    return job(world, completionMode="Indexed", completions=completions, parallelism=completions, **spec)  # fmt: skip
+    return job(
+        world, completionMode="Indexed", completions=completions, parallelism=completions, **spec
+    )
 
 
 def test_indexes_fail_on_their_own_and_then_the_job(world):
@@ -164,7 +171,11 @@ def test_a_success_policy_ends_the_job_early(world):
     for pod in world.pods():
         index = pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"]
         if index != "0":
-            world.patch("pods", pod["metadata"]["name"], {"metadata": {"annotations": {"kubelet.kubesched.io/run-duration": "1h"}}})  # fmt: skip
+            world.patch(
+                "pods",
+                pod["metadata"]["name"],
+                {"metadata": {"annotations": {"kubelet.kubesched.io/run-duration": "1h"}}},
+            )
     world.run(20)
     assert condition(world, "SuccessCriteriaMet") == ("SuccessPolicy", "Matched rules at index 0")
     assert condition(world, "Complete") == ("SuccessPolicy", "Matched rules at index 0")
@@ -189,16 +200,57 @@ def test_success_rules(rule, succeeded, is_met):
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        pytest.param({"backoffLimitPerIndex": 1}, "spec.backoffLimitPerIndex: Invalid value: 1: requires indexed completion mode", id="limit without indexes"),
-        pytest.param({"maxFailedIndexes": 1}, "spec.backoffLimitPerIndex: Required value: when maxFailedIndexes is specified", id="maximum without limit"),
-        pytest.param({"restart": "OnFailure", "podFailurePolicy": {"rules": []}}, 'only "Never" is supported when podFailurePolicy is specified', id="containers restart"),
-        pytest.param({"podFailurePolicy": {"rules": [exit_rule("FailIndex", 1)]}}, 'rules[0].action: Invalid value: "FailIndex": requires the backoffLimitPerIndex to be set', id="index rule without limit"),
-        pytest.param({"podFailurePolicy": {"rules": [exit_rule("Count", 0)]}}, "values[0]: Invalid value: 0: must not be 0 for the In operator", id="success as a failure"),
-        pytest.param({"podFailurePolicy": {"rules": [{"action": "Count"}]}}, "specifying one of OnExitCodes and OnPodConditions is required", id="a rule about nothing"),
-        pytest.param({"completionMode": "Indexed", "completions": 3, "successPolicy": {"rules": [{"succeededIndexes": "0-9"}]}}, 'error parsing succeededIndexes: too large index: "9"', id="an index out of range"),
-        pytest.param({"completionMode": "Indexed", "completions": 3, "successPolicy": {"rules": [{"succeededIndexes": "0,1", "succeededCount": 3}]}}, "Invalid value: 3: must be less than or equal to 2 (the number of indexes", id="more than are named"),
+        pytest.param(
+            {"backoffLimitPerIndex": 1},
+            "spec.backoffLimitPerIndex: Invalid value: 1: requires indexed completion mode",
+            id="limit without indexes",
+        ),
+        pytest.param(
+            {"maxFailedIndexes": 1},
+            "spec.backoffLimitPerIndex: Required value: when maxFailedIndexes is specified",
+            id="maximum without limit",
+        ),
+        pytest.param(
+            {"restart": "OnFailure", "podFailurePolicy": {"rules": []}},
+            'only "Never" is supported when podFailurePolicy is specified',
+            id="containers restart",
+        ),
+        pytest.param(
+            {"podFailurePolicy": {"rules": [exit_rule("FailIndex", 1)]}},
+            'rules[0].action: Invalid value: "FailIndex": requires the backoffLimitPerIndex to be '
+            "set",
+            id="index rule without limit",
+        ),
+        pytest.param(
+            {"podFailurePolicy": {"rules": [exit_rule("Count", 0)]}},
+            "values[0]: Invalid value: 0: must not be 0 for the In operator",
+            id="success as a failure",
+        ),
+        pytest.param(
+            {"podFailurePolicy": {"rules": [{"action": "Count"}]}},
+            "specifying one of OnExitCodes and OnPodConditions is required",
+            id="a rule about nothing",
+        ),
+        pytest.param(
+            {
+                "completionMode": "Indexed",
+                "completions": 3,
+                "successPolicy": {"rules": [{"succeededIndexes": "0-9"}]},
+            },
+            'error parsing succeededIndexes: too large index: "9"',
+            id="an index out of range",
+        ),
+        pytest.param(
+            {
+                "completionMode": "Indexed",
+                "completions": 3,
+                "successPolicy": {"rules": [{"succeededIndexes": "0,1", "succeededCount": 3}]},
+            },
+            "Invalid value: 3: must be less than or equal to 2 (the number of indexes",
+            id="more than are named",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_policy_that_makes_no_sense_is_refused(world, spec, words):
     """The messages are kube-apiserver 1.36's."""
     with pytest.raises(Invalid, match=re.escape(words)):

@@ -46,7 +46,8 @@ def test_content_with_a_finalizer_holds_the_namespace(world):
     )
     assert told["NamespaceFinalizersRemaining"] == (
         "True",
-        "Some content in the namespace has finalizers remaining: example.com/wait in 1 resource instances",
+        "Some content in the namespace has finalizers remaining: example.com/wait in 1 resource "
+        "instances",
     )
     assert told["NamespaceDeletionContentFailure"][0] == "False"
     world.patch("configmaps", "x", {"metadata": {"finalizers": None}}, "held")
@@ -69,7 +70,11 @@ def test_pods_go_before_what_they_use(world):
     world.create("namespaces", {"metadata": {"name": "team"}}, "")
     world.create("configmaps", {"metadata": {"name": "settings"}}, "team")
     metadata = {"name": "p", "finalizers": ["example.com/wait"]}
-    world.create("pods", {"metadata": metadata, "spec": {"containers": [{"name": "c", "image": "i"}]}}, "team")  # fmt: skip
+    world.create(
+        "pods",
+        {"metadata": metadata, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+        "team",
+    )
     world.run(5)
     world.delete("namespaces", "team")
     world.run(60)

@@ -1,4 +1,6 @@
-"""Claims find volumes, provisioners make them where they are wanted, and nothing in use disappears."""
+"""Claims find volumes, provisioners make them where they are wanted, and nothing in use
+disappears.
+"""
 
 from __future__ import annotations
 
@@ -330,7 +332,9 @@ def test_a_class_that_does_not_exist_is_named(world):
 
 
 def test_binding_survives_the_loss_of_any_write(stored, lose_write):
-    """Fail the first write, then the second, … until nothing fails; the claim is bound every time."""
+    """Fail the first write, then the second, … until nothing fails; the claim is bound every
+    time.
+    """
     for number in range(1, 100):
         world = stored(binding_mode="Immediate")
         claim(world, klass="standard")
@@ -414,7 +418,13 @@ def test_an_unused_claim_goes_at_once(world):
     assert not world.exists(PVC, "data")
 
 
-@pytest.mark.parametrize("named", [pytest.param({}, id="the volume names the claim"), pytest.param({"volumeName": "mine"}, id="both name each other")])  # fmt: skip
+@pytest.mark.parametrize(
+    "named",
+    [
+        pytest.param({}, id="the volume names the claim"),
+        pytest.param({"volumeName": "mine"}, id="both name each other"),
+    ],
+)
 def test_a_volume_reserved_by_hand_is_bound_whatever_its_class(world, named):
     volume = {
         "metadata": {"name": "mine"},

@@ -1,4 +1,6 @@
-"""StatefulSets, DaemonSets and Jobs end as asked after any handling, and keep their promises on the way."""
+"""StatefulSets, DaemonSets and Jobs end as asked after any handling, and keep their promises on the
+way.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What the server says about itself: discovery in both forms, OpenAPI, custom definitions in both."""
+"""What the server says about itself: discovery in both forms, OpenAPI, custom definitions in
+both.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The OpenAPI 2 document as protobuf: everything the JSON form says is in it, where gnostic's message has a place for it."""
+"""The OpenAPI 2 document as protobuf: everything the JSON form says is in it, where gnostic's
+message has a place for it.
+"""
 
 from __future__ import annotations
 

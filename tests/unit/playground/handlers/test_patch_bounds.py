@@ -1,4 +1,6 @@
-"""Patches that would make an object large or deep: refused with a clear answer, whatever their kind."""
+"""Patches that would make an object large or deep: refused with a clear answer, whatever their
+kind.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Kinds that are kept although nothing acts on them: served like any other, with a word to the client."""
+"""Kinds that are kept although nothing acts on them: served like any other, with a word to the
+client.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +11,41 @@ import pytest
 from kubesched.playground.apimachinery.catalog import BUILT_IN, STORED_ONLY
 
 EXAMPLES = {
-    "horizontalpodautoscalers.autoscaling": {"spec": {"maxReplicas": 3, "scaleTargetRef": {"kind": "Deployment", "name": "web"}}},
-    "ingresses.networking.k8s.io": {"spec": {"rules": [{"host": "a.example", "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": {"service": {"name": "web", "port": {"number": 80}}}}]}}]}},
+    "horizontalpodautoscalers.autoscaling": {
+        "spec": {"maxReplicas": 3, "scaleTargetRef": {"kind": "Deployment", "name": "web"}}
+    },
+    "ingresses.networking.k8s.io": {
+        "spec": {
+            "rules": [
+                {
+                    "host": "a.example",
+                    "http": {
+                        "paths": [
+                            {
+                                "path": "/",
+                                "pathType": "Prefix",
+                                "backend": {"service": {"name": "web", "port": {"number": 80}}},
+                            }
+                        ]
+                    },
+                }
+            ]
+        }
+    },
     "networkpolicies.networking.k8s.io": {"spec": {"podSelector": {}, "policyTypes": ["Ingress"]}},
-}  # fmt: skip
+}
 
 
-@pytest.mark.parametrize("resource", [row for row in BUILT_IN if row.key in STORED_ONLY], ids=lambda row: row.key)  # fmt: skip
+@pytest.mark.parametrize(
+    "resource", [row for row in BUILT_IN if row.key in STORED_ONLY], ids=lambda row: row.key
+)
 async def test_it_is_stored_listed_and_the_client_is_told(http, resource):
     root = f"/apis/{resource.group}/{resource.version}"
-    path = f"{root}/namespaces/default/{resource.plural}" if resource.namespaced else f"{root}/{resource.plural}"  # fmt: skip
+    path = (
+        f"{root}/namespaces/default/{resource.plural}"
+        if resource.namespaced
+        else f"{root}/{resource.plural}"
+    )
     body = {
         "apiVersion": resource.api_version,
         "kind": resource.kind,

@@ -29,7 +29,8 @@ def pod(*commands, restart="Never", annotations=None, **container):
         pytest.param(["true"], {RUN_DURATION: NOW}, id="true"),
         pytest.param(["false"], {RUN_DURATION: NOW, EXIT_CODE: "1"}, id="false"),
         pytest.param(["sh", "-c", "exit 3"], {RUN_DURATION: NOW, EXIT_CODE: "3"}, id="exit"),
-        pytest.param(["/bin/sh", "-c", "sleep 2; sleep 3 && exit 1"], {RUN_DURATION: "5.000s", EXIT_CODE: "1"}, id="a script"),
+        pytest.param(["/bin/sh", "-c", "sleep 2; sleep 3 && exit 1"],
+                     {RUN_DURATION: "5.000s", EXIT_CODE: "1"}, id="a script"),
         pytest.param(["sh", "-c", "exit 256"], {RUN_DURATION: NOW}, id="eight bits"),
         pytest.param(["sh", "-c", "exit $CODE"], None, id="a variable"),
         pytest.param(["sh", "-c", "false; true"], None, id="after a failure"),
@@ -69,8 +70,19 @@ def test_pause_never_ends():
 
 def test_a_job_fails_as_its_command_does(make_world):
     world = make_world()
-    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "busybox", "command": ["sh", "-c", "exit 7"]}]}}  # fmt: skip
-    world.api.create("jobs.batch", {"metadata": {"name": "j", "namespace": "default"}, "spec": {"backoffLimit": 0, "template": template}})  # fmt: skip
+    template = {
+        "spec": {
+            "restartPolicy": "Never",
+            "containers": [{"name": "c", "image": "busybox", "command": ["sh", "-c", "exit 7"]}],
+        }
+    }
+    world.api.create(
+        "jobs.batch",
+        {
+            "metadata": {"name": "j", "namespace": "default"},
+            "spec": {"backoffLimit": 0, "template": template},
+        },
+    )
     world.run(30)
     (failed,) = world.list("pods")
     assert failed["status"]["phase"] == "Failed"

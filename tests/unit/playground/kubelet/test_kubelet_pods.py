@@ -393,7 +393,8 @@ def sleeping(seconds):
     ("sleep_s", "grace_s", "still_there_s", "gone_s"),
     [
         pytest.param(10, 30, 9.5, 12.0, id="the hook takes its time"),
-        pytest.param(60, 5, 6.5, 7.5, id="a hook longer than the grace period gets two seconds more"),
+        pytest.param(60, 5, 6.5, 7.5,
+                     id="a hook longer than the grace period gets two seconds more"),
         pytest.param(10, 0, None, 1.0, id="without grace no hook runs"),
     ],
 )  # fmt: skip

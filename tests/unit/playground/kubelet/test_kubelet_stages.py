@@ -62,8 +62,10 @@ def stages(*entries: str):
 
 def test_the_first_stage_that_matches_is_chosen():
     found = stages(
-        "- {name: other, selector: {matchExpressions: [{key: .metadata.labels.app, operator: In, values: [db]}]}}",
-        "- {name: mine, selector: {matchExpressions: [{key: .metadata.labels.app, operator: In, values: [web]}]}}",
+        "- {name: other, selector: {matchExpressions: [{key: .metadata.labels.app, operator: In, "
+        "values: [db]}]}}",
+        "- {name: mine, selector: {matchExpressions: [{key: .metadata.labels.app, operator: In, "
+        "values: [web]}]}}",
         "- {name: rest}",
     )
     chosen = first_match(found, POD)

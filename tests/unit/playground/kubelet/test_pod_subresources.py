@@ -1,4 +1,6 @@
-"""Ephemeral containers and in-place resizing: what may be written, and what the kubelet makes of it."""
+"""Ephemeral containers and in-place resizing: what may be written, and what the kubelet makes of
+it.
+"""
 
 from __future__ import annotations
 
@@ -45,12 +47,19 @@ def test_a_container_for_debugging_runs(running):
 @pytest.mark.parametrize(
     ("containers", "words"),
     [
-        pytest.param([{"name": "c", "image": "b"}], 'spec.ephemeralContainers[0].name: Duplicate value: "c"', id="a name that is taken"),
-        pytest.param([{"name": "x", "image": "b", "targetContainerName": "zz"}], 'targetContainerName: Not found: "zz"', id="no such target"),
-        pytest.param([{"name": "x", "image": "b", "ports": [{"containerPort": 80}]}], "ports: Forbidden: cannot be set for an Ephemeral Container", id="ports"),
-        pytest.param([{"name": "x"}], "spec.ephemeralContainers[0].image: Required value", id="no image"),
-        pytest.param([{"name": "dbg", "image": "other"}], 'existing ephemeral containers "dbg" may not be changed', id="changing one"),
-        pytest.param([{"name": "dbg", "$patch": "delete"}], 'existing ephemeral containers "dbg" may not be removed', id="removing one"),
+        pytest.param([{"name": "c", "image": "b"}],
+                     'spec.ephemeralContainers[0].name: Duplicate value: "c"',
+                     id="a name that is taken"),
+        pytest.param([{"name": "x", "image": "b", "targetContainerName": "zz"}],
+                     'targetContainerName: Not found: "zz"', id="no such target"),
+        pytest.param([{"name": "x", "image": "b", "ports": [{"containerPort": 80}]}],
+                     "ports: Forbidden: cannot be set for an Ephemeral Container", id="ports"),
+        pytest.param([{"name": "x"}], "spec.ephemeralContainers[0].image: Required value",
+                     id="no image"),
+        pytest.param([{"name": "dbg", "image": "other"}],
+                     'existing ephemeral containers "dbg" may not be changed', id="changing one"),
+        pytest.param([{"name": "dbg", "$patch": "delete"}],
+                     'existing ephemeral containers "dbg" may not be removed', id="removing one"),
     ],
 )  # fmt: skip
 def test_what_a_debugger_may_not_be(running, containers, words):
@@ -100,9 +109,15 @@ def test_a_resize_that_does_not_fit_waits_for_room(running):
 @pytest.mark.parametrize(
     ("resources", "words"),
     [
-        pytest.param({"requests": {"cpu": "250m"}}, 'Invalid value: "250m": must be less than or equal to cpu limit of 200m', id="more than the limit"),
-        pytest.param({"requests": {"ephemeral-storage": "1Gi"}}, "spec: Forbidden: only cpu and memory resources are mutable", id="another resource"),
-        pytest.param({"limits": None}, "spec.containers[0].resources.limits: Forbidden: resource limits cannot be removed", id="no limits any more"),
+        pytest.param({"requests": {"cpu": "250m"}},
+                     'Invalid value: "250m": must be less than or equal to cpu limit of 200m',
+                     id="more than the limit"),
+        pytest.param({"requests": {"ephemeral-storage": "1Gi"}},
+                     "spec: Forbidden: only cpu and memory resources are mutable",
+                     id="another resource"),
+        pytest.param({"limits": None},
+            "spec.containers[0].resources.limits: Forbidden: resource limits cannot be removed",
+            id="no limits any more"),
     ],
 )  # fmt: skip
 def test_what_a_resize_may_not_do(running, resources, words):

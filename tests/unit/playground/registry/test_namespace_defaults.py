@@ -1,4 +1,6 @@
-"""Every namespace has its default service account and, in a cluster with certificates, the root certificate."""
+"""Every namespace has its default service account and, in a cluster with certificates, the root
+certificate.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The fast paths for this process's own writes give what the slow paths give: repeated creates and computed statuses."""
+"""The fast paths for this process's own writes give what the slow paths give: repeated creates and
+computed statuses.
+"""
 
 from __future__ import annotations
 

@@ -94,13 +94,15 @@ def test_retained_keys_throw_out_the_other_member_of_a_union():
     [
         pytest.param("abc", "z", None, "zabc", id="a new item goes first"),
         pytest.param("abc", "ca", None, "bca", id="the patch's order holds among its own items"),
-        pytest.param("abcd", "xcy", None, "xabcyd", id="others keep their place before their neighbour"),
+        pytest.param("abcd", "xcy", None, "xabcyd",
+                     id="others keep their place before their neighbour"),
         pytest.param("abc", "b", None, "abc", id="one known item changes nothing"),
         pytest.param("aib", "", "ba", "iba", id="an order without items sorts the live list"),
         pytest.param("abc", "z", "abcz", "abcz", id="a new item goes where the order says"),
         pytest.param("abc", "z", "az", "azbc", id="items out of the order follow"),
         pytest.param("abc", "-b", None, "ac", id="a deleted item leaves no gap"),
-        pytest.param("baef", "-gd-a", "edb", "efdb", id="a new item in a deleted one's place counts as live"),
+        pytest.param("baef", "-gd-a", "edb", "efdb",
+                     id="a new item in a deleted one's place counts as live"),
     ],
 )  # fmt: skip
 def test_order_of_merged_lists(live, patch, order, expected):

@@ -1,4 +1,6 @@
-"""Create, update and delete: metadata, concurrency, generations, finalizers, grace periods, dry run."""
+"""Create, update and delete: metadata, concurrency, generations, finalizers, grace periods, dry
+run.
+"""
 
 from __future__ import annotations
 

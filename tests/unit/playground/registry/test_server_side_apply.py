@@ -1,4 +1,6 @@
-"""Server-side apply: ownership, conflicts, force, removal of what is no longer said, and its algebra."""
+"""Server-side apply: ownership, conflicts, force, removal of what is no longer said, and its
+algebra.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Rules of resource.k8s.io: defaults, refusals in upstream's words, and what a status write may change."""
+"""Rules of resource.k8s.io: defaults, refusals in upstream's words, and what a status write may
+change.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,8 @@ REFUSED = [
     (
         CLAIMS,
         claim({**request(), "firstAvailable": [{"name": "x", "deviceClassName": "gpu"}]}),
-        "spec.devices.requests[0]: Invalid value: null: exactly one of `exactly` or `firstAvailable`"
+        "spec.devices.requests[0]: Invalid value: null: exactly one of `exactly` or "
+        "`firstAvailable`"
         " is required, but multiple fields are set",
     ),
     (CLAIMS, claim(request("A")), "spec.devices.requests[0].name: Invalid value"),
@@ -233,7 +236,8 @@ REFUSED = [
     (
         SLICES,
         resource_slice(device(taints=[{"key": "k", "effect": "Sometimes"}])),
-        'effect: Unsupported value: "Sometimes": supported values: "NoExecute", "NoSchedule", "None"',
+        'effect: Unsupported value: "Sometimes": supported values: "NoExecute", "NoSchedule", '
+        '"None"',
     ),
     (
         SLICES,

@@ -1,4 +1,5 @@
-"""Nothing about a kind is forgotten or left over: schema, strategies, columns and field selectors follow the kind table.
+"""Nothing about a kind is forgotten or left over: schema, strategies, columns and field selectors
+follow the kind table.
 
 The steps are the checklist "Adding an API kind" in CONTRIBUTING.
 """

@@ -76,7 +76,8 @@ def volume(**spec: object) -> dict:
                     },
                 }
             ),
-            'spec.template.spec.restartPolicy: Unsupported value: "Never": supported values: "Always"',
+            'spec.template.spec.restartPolicy: Unsupported value: "Never": supported values: '
+            '"Always"',
             id="deployed pods that may end",
         ),
         pytest.param(
@@ -303,7 +304,8 @@ def test_what_is_fixed_stays(api, resource, obj, patch, words):
 def test_a_value_of_the_wrong_type_is_named_by_its_path(api):
     with pytest.raises(
         BadRequest,
-        match=r"cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32",
+        match=r"cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of "
+        r"type int32",
     ):
         api.create("deployments.apps", body({"replicas": "three"}))
 

@@ -1,4 +1,7 @@
-"""LimitRanges and ResourceQuotas: defaults, bounds, charging and counting. Messages are kube-apiserver 1.36's."""
+"""LimitRanges and ResourceQuotas: defaults, bounds, charging and counting.
+
+Messages are kube-apiserver 1.36's.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +71,8 @@ def test_containers_get_the_defaults_and_a_note(ranged):
     [
         pytest.param(
             [cpu("50m", "3")],
-            "[minimum cpu usage per Container is 100m, but request is 50m, maximum cpu usage per Container is 2, but limit is 3,"
+            "[minimum cpu usage per Container is 100m, but request is 50m, maximum cpu usage per "
+            "Container is 2, but limit is 3,"
             " cpu max limit to request ratio per Container is 4, but provided ratio is 60.000000]",
             id="a container out of every bound",
         ),
@@ -116,7 +120,10 @@ def test_pods_are_charged_refused_and_given_back(quoted):
     assert used(world) == {"pods": "0", "requests.cpu": "0", "limits.memory": "0"}
     world.create("pods", pod("a", SMALL))
     assert used(world) == {"pods": "1", "requests.cpu": "600m", "limits.memory": "100Mi"}
-    words = "exceeded quota: q, requested: requests.cpu=600m, used: requests.cpu=600m, limited: requests.cpu=1"
+    words = (
+        "exceeded quota: q, requested: requests.cpu=600m, used: requests.cpu=600m, "
+        "limited: requests.cpu=1"
+    )
     with pytest.raises(Forbidden, match=words):
         world.create("pods", pod("b", SMALL))
     assert used(world)["pods"] == "1"
@@ -144,7 +151,10 @@ def test_finished_pods_do_not_count(quoted):
 def test_any_kind_can_be_counted(quoted):
     world = quoted({"count/deployments.apps": "1", "services.nodeports": "1", "configmaps": "2"})
     world.deployment("one", replicas=0)
-    with pytest.raises(Forbidden, match=re.escape("requested: count/deployments.apps=1, used: count/deployments.apps=1")):  # fmt: skip
+    with pytest.raises(
+        Forbidden,
+        match=re.escape("requested: count/deployments.apps=1, used: count/deployments.apps=1"),
+    ):
         world.deployment("two", replicas=0)
     service = {"spec": {"type": "NodePort", "ports": [{"port": 80}]}}
     world.create("services", {"metadata": {"name": "a"}, **service})
@@ -158,7 +168,12 @@ def test_any_kind_can_be_counted(quoted):
 def test_a_dry_run_is_judged_and_not_charged(quoted):
     world = quoted({"pods": "1"})
     registry = world.registry
-    registry.create(registry.catalog.get("pods"), "default", {"apiVersion": "v1", "kind": "Pod", **pod("a", {})}, WriteOptions(dry_run=True))  # fmt: skip
+    registry.create(
+        registry.catalog.get("pods"),
+        "default",
+        {"apiVersion": "v1", "kind": "Pod", **pod("a", {})},
+        WriteOptions(dry_run=True),
+    )
     assert used(world) == {"pods": "0"}
 
 
@@ -169,11 +184,22 @@ def test_a_dry_run_is_judged_and_not_charged(quoted):
         pytest.param({"scopes": ["NotBestEffort"]}, ["asking", "ending"], id="not best effort"),
         pytest.param({"scopes": ["Terminating"]}, ["ending"], id="with a deadline"),
         pytest.param(
-            {"scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["system-node-critical"]}]}},
-            [], id="by class",
+            {
+                "scopeSelector": {
+                    "matchExpressions": [
+                        {
+                            "scopeName": "PriorityClass",
+                            "operator": "In",
+                            "values": ["system-node-critical"],
+                        }
+                    ]
+                }
+            },
+            [],
+            id="by class",
         ),
     ],
-)  # fmt: skip
+)
 def test_scopes_choose_the_pods(quoted, scope, charged):
     world = quoted({"pods": "9"}, **scope)
     for name, body in (
@@ -212,8 +238,12 @@ def test_a_pod_that_gets_a_deadline_moves_to_the_other_scope(quoted):
 def test_claims_count_for_the_attributes_class_they_want_and_have(quoted):
     selector = {"scopeName": "VolumeAttributesClass", "operator": "In", "values": ["gold"]}
     world = quoted({"persistentvolumeclaims": "1"}, scopeSelector={"matchExpressions": [selector]})
-    spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": "", "volumeAttributesClassName": "gold",
-            "resources": {"requests": {"storage": "1Gi"}}}  # fmt: skip
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "",
+        "volumeAttributesClassName": "gold",
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
     world.create("persistentvolumeclaims", {"metadata": {"name": "c"}, "spec": spec})
     assert used(world) == {"persistentvolumeclaims": "1"}
     with pytest.raises(Forbidden, match="exceeded quota"):
@@ -274,9 +304,15 @@ AMOUNTS = st.integers(0, 50)
 CONTAINER = st.fixed_dictionaries({"request": AMOUNTS, "is_sidecar": st.booleans()})
 
 
-@given(main=st.lists(AMOUNTS, min_size=1, max_size=3), init=st.lists(CONTAINER, max_size=4), overhead=AMOUNTS)  # fmt: skip
+@given(
+    main=st.lists(AMOUNTS, min_size=1, max_size=3),
+    init=st.lists(CONTAINER, max_size=4),
+    overhead=AMOUNTS,
+)
 def test_the_total_of_a_pod_is_its_largest_moment(main, init, overhead):
-    """Step through the pod's life: init containers one by one, sidecars staying on, then everything that runs."""
+    """Step through the pod's life: init containers one by one, sidecars staying on, then everything
+    that runs.
+    """
 
     def container(amount, *, is_sidecar=False):
         body = {"resources": {"requests": {"cpu": f"{amount}m"}}}

@@ -1,4 +1,6 @@
-"""What a pod becomes on its way in: defaults, priority, tolerations, selectors by own labels, status."""
+"""What a pod becomes on its way in: defaults, priority, tolerations, selectors by own labels,
+status.
+"""
 
 from __future__ import annotations
 
@@ -313,13 +315,17 @@ def test_the_token_of_the_account_is_mounted(published, make_pod):
         {"name": "plain", "image": "i"},
         {"name": "own", "image": "i", "volumeMounts": [other]},
     ]
-    pod = published.create("pods", make_pod(containers=containers, volumes=[{"name": "own", "emptyDir": {}}]))  # fmt: skip
+    pod = published.create(
+        "pods", make_pod(containers=containers, volumes=[{"name": "own", "emptyDir": {}}])
+    )
     [_, volume] = pod["spec"]["volumes"]
     assert volume["name"].startswith("kube-api-access-")
     assert mounts(pod) == {"plain": [volume["name"]], "own": ["own"]}
 
 
-@pytest.mark.parametrize(("account", "own", "mounted"), [(False, None, False), (False, True, True), (None, False, False)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("account", "own", "mounted"), [(False, None, False), (False, True, True), (None, False, False)]
+)
 def test_the_token_can_be_declined(published, make_pod, account, own, mounted):
     body = {"metadata": {"name": "sa", "namespace": "default"}, "imagePullSecrets": [{"name": "s"}]}
     published.create("serviceaccounts", {**body, "automountServiceAccountToken": account})

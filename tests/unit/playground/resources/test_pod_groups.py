@@ -1,4 +1,5 @@
-"""Pod groups, composite pod groups and workloads: what is served, defaulted, admitted, dropped and refused.
+"""Pod groups, composite pod groups and workloads: what is served, defaulted, admitted, dropped and
+refused.
 
 The answers were compared with kube-apiserver 1.37's.
 """
@@ -226,7 +227,8 @@ ONE_OF_TWO = "must specify exactly one of: `{0}`, `{1}`"
         ),
         (
             {"schedulingPolicy": {"gang": {"minCount": -1}}},
-            "spec.schedulingPolicy.gang.minCount: Invalid value: -1: must be greater than or equal to"
+            "spec.schedulingPolicy.gang.minCount: Invalid value: -1: must be greater than or equal "
+            "to"
             " 1",
         ),
         (
@@ -327,7 +329,8 @@ def nested(depth):
                     composite("a", priority=3, podGroupTemplates=[template("b", priority=4)])
                 ]
             },
-            "spec: Invalid value: null: all priority and priorityClassName values must be identical,"
+            "spec: Invalid value: null: all priority and priorityClassName values must be "
+            "identical,"
             " detected multiple values",
         ),
         (

@@ -1,4 +1,6 @@
-"""What a pod may not say, in the words of a real server, and what may still change once it exists."""
+"""What a pod may not say, in the words of a real server, and what may still change once it
+exists.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ CASES = [
             }
         },
         [
-            'spec.securityContext.sysctls[1].name: Invalid value: "bar..": must have at most 253 characters and match regex ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$'
+            'spec.securityContext.sysctls[1].name: Invalid value: "bar..": must have at most 253 '
+            "characters and match regex "
+            "^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$"
         ],
         id="no sysctl",
     ),
@@ -53,14 +57,16 @@ CASES = [
     pytest.param(
         {"restartPolicy": "Sometimes"},
         [
-            'spec.restartPolicy: Unsupported value: "Sometimes": supported values: "Always", "OnFailure", "Never"'
+            'spec.restartPolicy: Unsupported value: "Sometimes": supported values: "Always", '
+            '"OnFailure", "Never"'
         ],
         id="an unknown restart policy",
     ),
     pytest.param(
         {"containers": [container(ports=[{"containerPort": 70000}])]},
         [
-            "spec.containers[0].ports[0].containerPort: Invalid value: 70000: must be between 1 and 65535, inclusive"
+            "spec.containers[0].ports[0].containerPort: Invalid value: 70000: must be between 1 "
+            "and 65535, inclusive"
         ],
         id="a port out of range",
     ),
@@ -77,22 +83,26 @@ CASES = [
     pytest.param(
         {"containers": [container(resources={"requests": {"cpu": "2"}, "limits": {"cpu": "1"}})]},
         [
-            'spec.containers[0].resources.requests: Invalid value: "2": must be less than or equal to cpu limit of 1'
+            'spec.containers[0].resources.requests: Invalid value: "2": must be less than or equal '
+            "to cpu limit of 1"
         ],
         id="a request above its limit",
     ),
     pytest.param(
         {"containers": [container(resources={"requests": {"memory": "-1"}})]},
         [
-            'spec.containers[0].resources.requests[memory]: Invalid value: "-1": must be greater than or equal to 0'
+            'spec.containers[0].resources.requests[memory]: Invalid value: "-1": must be greater '
+            "than or equal to 0"
         ],
         id="a negative request",
     ),
     pytest.param(
         {"containers": [container(resources={"limits": {"example.com/gpu": "500m"}})]},
         [
-            'spec.containers[0].resources.limits[example.com/gpu]: Invalid value: "500m": must be an integer',
-            'spec.containers[0].resources.requests[example.com/gpu]: Invalid value: "500m": must be an integer',
+            'spec.containers[0].resources.limits[example.com/gpu]: Invalid value: "500m": must be '
+            "an integer",
+            'spec.containers[0].resources.requests[example.com/gpu]: Invalid value: "500m": must '
+            "be an integer",
         ],
         id="half a device",
     ),
@@ -147,10 +157,14 @@ CASES = [
             ]
         },
         [
-            "spec.topologySpreadConstraints[0].maxSkew: Invalid value: 0: must be greater than zero",
-            '[0].whenUnsatisfiable: Unsupported value: "Maybe": supported values: "DoNotSchedule", "ScheduleAnyway"',
-            '[1].whenUnsatisfiable: Unsupported value: "Maybe": supported values: "DoNotSchedule", "ScheduleAnyway"',
-            'spec.topologySpreadConstraints[0].{topologyKey, whenUnsatisfiable}: Duplicate value: "{zone, Maybe}"',
+            "spec.topologySpreadConstraints[0].maxSkew: Invalid value: 0: must be greater than "
+            "zero",
+            '[0].whenUnsatisfiable: Unsupported value: "Maybe": supported values: "DoNotSchedule", '
+            '"ScheduleAnyway"',
+            '[1].whenUnsatisfiable: Unsupported value: "Maybe": supported values: "DoNotSchedule", '
+            '"ScheduleAnyway"',
+            "spec.topologySpreadConstraints[0].{topologyKey, whenUnsatisfiable}: Duplicate value: "
+            '"{zone, Maybe}"',
         ],
         id="spread constraints with every fault at once",
     ),

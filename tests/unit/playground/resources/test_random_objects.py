@@ -1,7 +1,8 @@
-"""Random objects and patches of every kind: accepted or refused with a reason, never a fault of ours.
+"""Random objects and patches of every kind: accepted or refused with a reason, never a fault of
+ours.
 
-Values have the right types, so that they get past decoding, and are otherwise as odd as they can be. A seed that once
-found a fault is kept in the list.
+Values have the right types, so that they get past decoding, and are otherwise as odd as they can
+be. A seed that once found a fault is kept in the list.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Schemas of custom resource definitions: wrong types are refused, CEL rules are stored and not evaluated."""
+"""Schemas of custom resource definitions: wrong types are refused, CEL rules are stored and not
+evaluated.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,12 @@ async def test_rules_are_stored_and_the_client_is_told(http):
     assert schema["properties"]["spec"] == RULED
     updated = await http.raw("PUT", path, stored)
     assert (updated.status, updated.headers) == (200, {"Warning": WARNING})
-    body = {"apiVersion": "example.com/v1", "kind": "Rule", "metadata": {"name": "x"}, "spec": {"a": 1}}  # fmt: skip
+    body = {
+        "apiVersion": "example.com/v1",
+        "kind": "Rule",
+        "metadata": {"name": "x"},
+        "spec": {"a": 1},
+    }
     broken = await http.raw("POST", "/apis/example.com/v1/namespaces/default/rules", body)
     assert (broken.status, broken.headers) == (201, None)
 
@@ -54,7 +61,8 @@ async def test_a_definition_without_rules_has_no_warning(http):
         pytest.param({"type": "object", "properties": []}, id="properties"),
         pytest.param({"type": "object", "properties": {"a": 5}}, id="a property"),
         pytest.param({"type": "object", "maxProperties": True}, id="a limit"),
-        pytest.param({"type": "array", "items": {"type": "string", "maxLength": "x"}}, id="an item"),
+        pytest.param({"type": "array", "items": {"type": "string", "maxLength": "x"}},
+                     id="an item"),
         pytest.param({"type": "object", "required": "a"}, id="required"),
     ],
 )  # fmt: skip

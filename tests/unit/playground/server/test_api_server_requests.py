@@ -1,4 +1,6 @@
-"""The HTTP grammar: verbs and paths, bodies and media types, lists and pages, refusals as `Status`."""
+"""The HTTP grammar: verbs and paths, bodies and media types, lists and pages, refusals as
+`Status`.
+"""
 
 from __future__ import annotations
 
@@ -35,44 +37,86 @@ async def test_deleting_most_kinds_is_answered_with_a_status(http):
 @pytest.mark.parametrize(
     ("method", "path", "body", "options", "code", "reason", "words"),
     [
-        pytest.param("GET", f"{PODS}/ghost", None, {}, 404, "NotFound", 'pods "ghost" not found', id="no such object"),
-        pytest.param("GET", "/api/v1/unicorns", None, {}, 404, "NotFound", "could not find the requested resource", id="no such kind"),
-        pytest.param("GET", "/apis/nope/v1/pods", None, {}, 404, "NotFound", "could not find", id="no such group"),
-        pytest.param("GET", "/nonsense", None, {}, 404, "NotFound", "could not find", id="no such path"),
-        pytest.param("POST", "/api/v1/pods", {}, {}, 400, "BadRequest", "an empty namespace", id="creating in no namespace"),
-        pytest.param("POST", MAPS, b"{not json", {}, 400, "BadRequest", "json parse error", id="malformed JSON"),
-        pytest.param("POST", MAPS, b"[1]", {}, 400, "BadRequest", "(must be of type ConfigMap): the body is not an object", id="a list for an object"),
-        pytest.param("POST", MAPS, b"", {}, 400, "BadRequest", "unexpected end of JSON input (<empty>)", id="no body"),
-        pytest.param("POST", MAPS, ALIAS_BOMB, {"content_type": "application/yaml"}, 400, "BadRequest", "excessive aliasing", id="a YAML alias bomb"),
-        pytest.param("POST", MAPS, b"a: [", {"content_type": "application/yaml"}, 400, "BadRequest", "yaml: ", id="malformed YAML"),
-        pytest.param("POST", MAPS, b"a: 1\na: 2", {"content_type": "application/yaml"}, 400, "BadRequest", 'key "a" already set', id="a YAML key twice"),
-        pytest.param("POST", MAPS, b"<x/>", {"content_type": "text/xml"}, 415, "UnsupportedMediaType", "unknown format", id="another media type"),
-        pytest.param("GET", f"{PODS}", None, {"accept": "text/html"}, 406, "NotAcceptable", "media types are accepted", id="an answer we cannot give"),
-        pytest.param("POST", MAPS, b'{"x":"' + b"x" * (3 << 20) + b'"}', {}, 413, "RequestEntityTooLarge", "limit is 3145728", id="an oversized body"),
-        pytest.param("POST", MAPS, {"kind": "Pod"}, {}, 400, "BadRequest", "cannot be handled as a ConfigMap", id="another kind"),
-        pytest.param("POST", MAPS, {"apiVersion": "v9"}, {}, 400, "BadRequest", "must be of kind ConfigMap and version v1", id="another version"),
-        pytest.param("POST", MAPS, {"metadata": {"name": "c", "namespace": "other"}}, {}, 400, "BadRequest", "does not match the namespace", id="another namespace"),
-        pytest.param("POST", MAPS, {"metadata": {"name": "c", "resourceVersion": "5"}}, {}, 400, "BadRequest", "resourceVersion should not be set", id="creating at a version"),
-        pytest.param("POST", MAPS, {"metadata": "x"}, {}, 400, "BadRequest", "metadata", id="metadata that is no object"),
-        pytest.param("POST", MAPS, {"metadata": {"name": "c"}, "data": {"x": 1}}, {}, 400, "BadRequest", "cannot unmarshal number into Go struct field ConfigMap.data of type string", id="a number for a text"),
-        pytest.param("GET", f"{PODS}?labelSelector=a%20in%20(", None, {}, 400, "BadRequest", "unable to parse requirement", id="a broken label selector"),
-        pytest.param("GET", f"{PODS}?fieldSelector=spec.image%3Dx", None, {}, 400, "BadRequest", "field label not supported: spec.image", id="a field nobody indexes"),
-        pytest.param("GET", f"{PODS}?fieldSelector=x", None, {}, 400, "BadRequest", "invalid selector", id="a broken field selector"),
-        pytest.param("GET", f"{PODS}?resourceVersion=abc", None, {}, 400, "BadRequest", "resourceVersion: Invalid value", id="a version that is no number"),
-        pytest.param("GET", f"{PODS}?resourceVersion=99999999", None, {}, 504, "Timeout", "Too large resource version", id="a version from the future"),
-        pytest.param("GET", f"{PODS}?limit=x", None, {}, 400, "BadRequest", "ParseInt", id="a limit that is no number"),
-        pytest.param("GET", f"{PODS}?timeout=soon", None, {}, 400, "BadRequest", 'invalid timeout specified in the request URL - time: invalid duration "soon"', id="a timeout that is no duration"),
-        pytest.param("GET", "/version?timeout=1", None, {}, 400, "BadRequest", 'time: missing unit in duration "1"', id="a timeout without a unit"),
-        pytest.param("GET", f"{PODS}?continue=zzz", None, {}, 400, "BadRequest", "continue key is not valid", id="a made-up continuation"),
-        pytest.param("GET", f"{PODS}?resourceVersionMatch=Exact", None, {}, 422, "Invalid", "forbidden unless resourceVersion", id="exactly no version"),
-        pytest.param("GET", f"{PODS}?watch=1&resourceVersionMatch=NotOlderThan", None, {}, 422, "Invalid", "sendInitialEvents", id="a watch that matches nothing"),
-        pytest.param("PATCH", f"{PODS}/p", {}, {}, 415, "UnsupportedMediaType", "strategic-merge-patch", id="a patch of no kind"),
-        pytest.param("PUT", PODS, {}, {}, 405, "MethodNotAllowed", "does not allow this method", id="replacing a collection"),
-        pytest.param("POST", f"{PODS}/p", {}, {}, 405, "MethodNotAllowed", "does not allow this method", id="posting to an object"),
-        pytest.param("GET", f"{PODS}/p/binding", None, {}, 405, "MethodNotAllowed", "does not allow", id="reading a command"),
-        pytest.param("GET", f"{PODS}/p/unknown", None, {}, 404, "NotFound", "could not find", id="no such subresource"),
-        pytest.param("POST", f"{MAPS}?dryRun=Some", config_map("c"), {}, 422, "Invalid", "dryRun: Unsupported value", id="half a dry run"),
-        pytest.param("POST", f"{MAPS}?fieldValidation=Loose", config_map("c"), {}, 422, "Invalid", "fieldValidation: Unsupported value", id="an unknown strictness"),
+        pytest.param("GET", f"{PODS}/ghost", None, {}, 404, "NotFound", 'pods "ghost" not found',
+                     id="no such object"),
+        pytest.param("GET", "/api/v1/unicorns", None, {}, 404, "NotFound",
+                     "could not find the requested resource", id="no such kind"),
+        pytest.param("GET", "/apis/nope/v1/pods", None, {}, 404, "NotFound", "could not find",
+                     id="no such group"),
+        pytest.param("GET", "/nonsense", None, {}, 404, "NotFound", "could not find",
+                     id="no such path"),
+        pytest.param("POST", "/api/v1/pods", {}, {}, 400, "BadRequest", "an empty namespace",
+                     id="creating in no namespace"),
+        pytest.param("POST", MAPS, b"{not json", {}, 400, "BadRequest", "json parse error",
+                     id="malformed JSON"),
+        pytest.param("POST", MAPS, b"[1]", {}, 400, "BadRequest",
+                     "(must be of type ConfigMap): the body is not an object",
+                     id="a list for an object"),
+        pytest.param("POST", MAPS, b"", {}, 400, "BadRequest",
+                     "unexpected end of JSON input (<empty>)", id="no body"),
+        pytest.param("POST", MAPS, ALIAS_BOMB, {"content_type": "application/yaml"}, 400,
+                     "BadRequest", "excessive aliasing", id="a YAML alias bomb"),
+        pytest.param("POST", MAPS, b"a: [", {"content_type": "application/yaml"}, 400, "BadRequest",
+                     "yaml: ", id="malformed YAML"),
+        pytest.param("POST", MAPS, b"a: 1\na: 2", {"content_type": "application/yaml"}, 400,
+                     "BadRequest", 'key "a" already set', id="a YAML key twice"),
+        pytest.param("POST", MAPS, b"<x/>", {"content_type": "text/xml"}, 415,
+                     "UnsupportedMediaType", "unknown format", id="another media type"),
+        pytest.param("GET", f"{PODS}", None, {"accept": "text/html"}, 406, "NotAcceptable",
+                     "media types are accepted", id="an answer we cannot give"),
+        pytest.param("POST", MAPS, b'{"x":"' + b"x" * (3 << 20) + b'"}', {}, 413,
+                     "RequestEntityTooLarge", "limit is 3145728", id="an oversized body"),
+        pytest.param("POST", MAPS, {"kind": "Pod"}, {}, 400, "BadRequest",
+                     "cannot be handled as a ConfigMap", id="another kind"),
+        pytest.param("POST", MAPS, {"apiVersion": "v9"}, {}, 400, "BadRequest",
+                     "must be of kind ConfigMap and version v1", id="another version"),
+        pytest.param("POST", MAPS, {"metadata": {"name": "c", "namespace": "other"}}, {}, 400,
+                     "BadRequest", "does not match the namespace", id="another namespace"),
+        pytest.param("POST", MAPS, {"metadata": {"name": "c", "resourceVersion": "5"}}, {}, 400,
+                     "BadRequest", "resourceVersion should not be set", id="creating at a version"),
+        pytest.param("POST", MAPS, {"metadata": "x"}, {}, 400, "BadRequest", "metadata",
+                     id="metadata that is no object"),
+        pytest.param("POST", MAPS, {"metadata": {"name": "c"}, "data": {"x": 1}}, {}, 400,
+                     "BadRequest",
+                     "cannot unmarshal number into Go struct field ConfigMap.data of type string",
+                     id="a number for a text"),
+        pytest.param("GET", f"{PODS}?labelSelector=a%20in%20(", None, {}, 400, "BadRequest",
+                     "unable to parse requirement", id="a broken label selector"),
+        pytest.param("GET", f"{PODS}?fieldSelector=spec.image%3Dx", None, {}, 400, "BadRequest",
+                     "field label not supported: spec.image", id="a field nobody indexes"),
+        pytest.param("GET", f"{PODS}?fieldSelector=x", None, {}, 400, "BadRequest",
+                     "invalid selector", id="a broken field selector"),
+        pytest.param("GET", f"{PODS}?resourceVersion=abc", None, {}, 400, "BadRequest",
+                     "resourceVersion: Invalid value", id="a version that is no number"),
+        pytest.param("GET", f"{PODS}?resourceVersion=99999999", None, {}, 504, "Timeout",
+                     "Too large resource version", id="a version from the future"),
+        pytest.param("GET", f"{PODS}?limit=x", None, {}, 400, "BadRequest", "ParseInt",
+                     id="a limit that is no number"),
+        pytest.param("GET", f"{PODS}?timeout=soon", None, {}, 400, "BadRequest",
+                     'invalid timeout specified in the request URL - time: invalid duration "soon"',
+                     id="a timeout that is no duration"),
+        pytest.param("GET", "/version?timeout=1", None, {}, 400, "BadRequest",
+                     'time: missing unit in duration "1"', id="a timeout without a unit"),
+        pytest.param("GET", f"{PODS}?continue=zzz", None, {}, 400, "BadRequest",
+                     "continue key is not valid", id="a made-up continuation"),
+        pytest.param("GET", f"{PODS}?resourceVersionMatch=Exact", None, {}, 422, "Invalid",
+                     "forbidden unless resourceVersion", id="exactly no version"),
+        pytest.param("GET", f"{PODS}?watch=1&resourceVersionMatch=NotOlderThan", None, {}, 422,
+                     "Invalid", "sendInitialEvents", id="a watch that matches nothing"),
+        pytest.param("PATCH", f"{PODS}/p", {}, {}, 415, "UnsupportedMediaType",
+                     "strategic-merge-patch", id="a patch of no kind"),
+        pytest.param("PUT", PODS, {}, {}, 405, "MethodNotAllowed", "does not allow this method",
+                     id="replacing a collection"),
+        pytest.param("POST", f"{PODS}/p", {}, {}, 405, "MethodNotAllowed",
+                     "does not allow this method", id="posting to an object"),
+        pytest.param("GET", f"{PODS}/p/binding", None, {}, 405, "MethodNotAllowed",
+                     "does not allow", id="reading a command"),
+        pytest.param("GET", f"{PODS}/p/unknown", None, {}, 404, "NotFound", "could not find",
+                     id="no such subresource"),
+        pytest.param("POST", f"{MAPS}?dryRun=Some", config_map("c"), {}, 422, "Invalid",
+                     "dryRun: Unsupported value", id="half a dry run"),
+        pytest.param("POST", f"{MAPS}?fieldValidation=Loose", config_map("c"), {}, 422, "Invalid",
+                     "fieldValidation: Unsupported value", id="an unknown strictness"),
     ],
 )  # fmt: skip
 async def test_a_request_that_cannot_be_served_is_told_why(
@@ -99,7 +143,8 @@ async def test_unknown_fields_are_refused_warned_of_or_ignored_as_the_client_wis
     response = await http.raw("POST", PODS, pod)
     assert response.status == 201
     assert response.headers == {
-        "Warning": '299 - "unknown field \\"spec.containers[0].imag\\"", 299 - "unknown field \\"spec.nope\\""'
+        "Warning": '299 - "unknown field \\"spec.containers[0].imag\\"", 299 - "unknown field '
+        '\\"spec.nope\\""'
     }
     pod["metadata"]["name"] = "q"
     response = await http.raw("POST", f"{PODS}?fieldValidation=Ignore", pod)
@@ -232,7 +277,9 @@ async def test_metadata_alone_can_be_asked_for(http, make_pod):
 
 async def test_items_of_typed_lists_do_not_state_their_kind(http, api, make_pod):
     await http.post(PODS, make_pod("p"))
-    api.create("pods", {"metadata": {"name": "q", "namespace": "default"}, "spec": make_pod()["spec"]})  # fmt: skip
+    api.create(
+        "pods", {"metadata": {"name": "q", "namespace": "default"}, "spec": make_pod()["spec"]}
+    )
     listed = await http.get(PODS)
     assert (listed["kind"], listed["apiVersion"]) == ("PodList", "v1")
     assert [item["metadata"]["name"] for item in listed["items"]] == ["p", "q"]
@@ -268,9 +315,13 @@ async def test_repeated_fields_are_told_as_asked(http, mode):
 async def test_repeated_keys_of_applied_yaml_are_refused(http):
     path = "/api/v1/namespaces/default/configmaps/c?fieldManager=m"
     body = b"apiVersion: v1\nkind: ConfigMap\ndata:\n  a: x\n  a: y\n"
-    status, answer = await http.call("PATCH", path, body, content_type="application/apply-patch+yaml")  # fmt: skip
+    status, answer = await http.call(
+        "PATCH", path, body, content_type="application/apply-patch+yaml"
+    )
     assert status == 400
-    assert answer["message"].endswith('yaml: unmarshal errors:\n  line 5: key "a" already set in map')  # fmt: skip
+    assert answer["message"].endswith(
+        'yaml: unmarshal errors:\n  line 5: key "a" already set in map'
+    )
 
 
 async def test_protobuf_readers_are_answered_in_json(http, make_pod):

@@ -1,4 +1,7 @@
-"""The API server over HTTP: authentication before bodies, API requests, watches. Connections are `http_server`'s."""
+"""The API server over HTTP: authentication before bodies, API requests, watches.
+
+Connections are `http_server`'s.
+"""
 
 from __future__ import annotations
 
@@ -132,7 +135,8 @@ async def test_the_connection_ends_when_the_client_wishes(peer, extra):
             id="a header without a colon",
         ),
         pytest.param(
-            b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\nabc",
+            b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: "
+            b"chunked\r\n\r\nabc",
             400,
             id="two lengths at once",
         ),

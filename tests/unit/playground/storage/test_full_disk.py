@@ -1,4 +1,5 @@
-"""A disk without room: reads go on, writes get 507, nothing acknowledged is lost, and it passes when there is room.
+"""A disk without room: reads go on, writes get 507, nothing acknowledged is lost, and it passes
+when there is room.
 
 SQLite reports a database that has reached `max_page_count` exactly as it reports a full disk.
 """

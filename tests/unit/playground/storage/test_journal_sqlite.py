@@ -1,4 +1,6 @@
-"""Writes on disk: what was acknowledged is there after a restart, one process at a time, failures end it."""
+"""Writes on disk: what was acknowledged is there after a restart, one process at a time, failures
+end it.
+"""
 
 from __future__ import annotations
 

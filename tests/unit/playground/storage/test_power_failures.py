@@ -1,8 +1,10 @@
-"""Power fails in the middle of a commit, and disks rot: a data directory keeps what was acknowledged, or is refused.
+"""Power fails in the middle of a commit, and disks rot: a data directory keeps what was
+acknowledged, or is refused.
 
-SQLite's own files are taken before and after each commit, and what lies between them is made from both, sector by sector:
-the state of the disk in the middle of the write-ahead log, or of a checkpoint. The -shm file is never kept, as after a
-crash. Rot alters a closed database at random places. Each seed is one history; KUBESCHED_DISK_SEEDS sets how many.
+SQLite's own files are taken before and after each commit, and what lies between them is made from
+both, sector by sector: the state of the disk in the middle of the write-ahead log, or of a
+checkpoint. The -shm file is never kept, as after a crash. Rot alters a closed database at random
+places. Each seed is one history; KUBESCHED_DISK_SEEDS sets how many.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Watches under random write histories: from any revision, any observer can rebuild exactly what exists."""
+"""Watches under random write histories: from any revision, any observer can rebuild exactly what
+exists.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The allocator on one node: which devices are picked, in which order, and what is refused with which words."""
+"""The allocator on one node: which devices are picked, in which order, and what is refused with
+which words.
+"""
 
 import pytest
 from dra_objects import (
@@ -43,7 +45,7 @@ def gpus(*names, **spec):
     return [resource_slice("s", *names, **spec)]
 
 
-# -- picking -----------------------------------------------------------------------------------------------------------
+# -- picking ---------------------------------------------------------------------------------------
 
 
 def test_the_first_fit_wins():
@@ -91,7 +93,7 @@ def test_per_device_selection_counts_for_each_device():
     assert devices(slices, claim("c")) == [["near"]]
 
 
-# -- all devices -------------------------------------------------------------------------------------------------------
+# -- all devices -----------------------------------------------------------------------------------
 
 
 def test_all_takes_every_selectable_device():
@@ -134,7 +136,7 @@ def test_all_with_a_constraint_that_cannot_hold_is_an_error():
     )
 
 
-# -- alternatives ------------------------------------------------------------------------------------------------------
+# -- alternatives ----------------------------------------------------------------------------------
 
 
 def test_the_first_alternative_that_can_be_had_is_taken():
@@ -171,7 +173,7 @@ def test_many_claims_of_many_devices_do_not_exhaust_the_stack():
     assert sum(map(len, devices(slices, *claims))) == 48 * 32
 
 
-# -- admin access ------------------------------------------------------------------------------------------------------
+# -- admin access ----------------------------------------------------------------------------------
 
 
 def test_admin_access_reaches_devices_in_use_and_says_so():
@@ -199,7 +201,7 @@ def test_an_admin_allocation_does_not_block_others():
     assert devices(gpus("a"), claim("c"), allocated=[claim("o", status=admin)]) == [["a"]]
 
 
-# -- taints ------------------------------------------------------------------------------------------------------------
+# -- taints ----------------------------------------------------------------------------------------
 
 TAINT = {"key": "k", "value": "v", "effect": "NoSchedule"}
 
@@ -235,7 +237,7 @@ def test_a_toleration_of_one_alternative_does_not_help_another():
     assert devices(gpus(device("a", taints=[TAINT])), claim("c", wants)) is None
 
 
-# -- constraints -------------------------------------------------------------------------------------------------------
+# -- constraints -----------------------------------------------------------------------------------
 
 
 def attributed(name, value):
@@ -277,7 +279,7 @@ def test_distinct_attribute_compares_all_devices():
         assert devices(same, wants, features=features) is None
 
 
-# -- counters ----------------------------------------------------------------------------------------------------------
+# -- counters --------------------------------------------------------------------------------------
 
 
 def partitions(*sizes, total="4", **spec):
@@ -312,7 +314,7 @@ def test_a_device_that_is_refused_gives_its_counters_back():
     assert devices([slices[0], structs.replace(slices[1], spec=spec)], claim("c")) == [["p1"]]
 
 
-# -- consumable capacity -----------------------------------------------------------------------------------------------
+# -- consumable capacity ---------------------------------------------------------------------------
 
 
 def shareable(policy=None, value="10Gi"):
@@ -366,7 +368,7 @@ def test_a_request_for_a_capacity_that_the_device_lacks_fails():
     assert allocate(shareable(), claim("c", wants)) is None
 
 
-# -- results -----------------------------------------------------------------------------------------------------------
+# -- results ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("features", "times"), [(Features(), 1), (AS_1_36, 2)])
@@ -429,7 +431,7 @@ def test_binding_conditions_are_part_of_the_result():
     assert picked_device.binding_failure_conditions == ["down"]
 
 
-# -- what cannot be judged ---------------------------------------------------------------------------------------------
+# -- what cannot be judged -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -494,7 +496,8 @@ def test_an_empty_constraint_is_refused():
         (
             Features(consumable_capacity=False),
             first_available("r", exactly("x", capacity={})),
-            "subrequest x: has capacity requests, but the DRAConsumableCapacity feature is disabled",
+            "subrequest x: has capacity requests, but the DRAConsumableCapacity feature is "
+            "disabled",
         ),
         (
             Features(admin_access=False),

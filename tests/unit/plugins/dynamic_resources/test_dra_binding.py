@@ -1,4 +1,6 @@
-"""PreBind's writes under trouble: conflicts, claims that changed meanwhile, cancellation, time running out."""
+"""PreBind's writes under trouble: conflicts, claims that changed meanwhile, cancellation, time
+running out.
+"""
 
 import asyncio
 
@@ -289,7 +291,9 @@ async def test_a_claim_that_lost_its_allocation_fails_the_binding():
 
 @pytest.mark.parametrize("is_known", [True, False], ids=["known", "found by a conflict"])
 async def test_a_claim_that_was_allocated_anew_for_another_node_fails_the_binding(is_known):
-    """Another pod had the claim deallocated, which nobody had reserved, and allocated it where it goes itself."""
+    """Another pod had the claim deallocated, which nobody had reserved, and allocated it where it
+    goes itself.
+    """
     world = World(claim("c", status=allocated_on("n1", "a")))
     state = world.reserved("c")
     user = {"resource": "pods", "name": "other", "uid": "uid-other"}
@@ -343,7 +347,9 @@ async def test_failed_writes_say_what_was_attempted_and_free_the_devices(call, t
 
 @pytest.mark.parametrize("keeps_pending", [True, False], ids=["1.37", "1.36"])
 async def test_when_devices_stop_to_be_in_flight(keeps_pending):
-    """In 1.36 with the outcome for each claim; since then with that of PreBind, or with Unreserve."""
+    """In 1.36 with the outcome for each claim; since then with that of PreBind, or with
+    Unreserve.
+    """
     world = World(claim("a"), claim("b"), keeps_pending=keeps_pending)
     state = world.reserved("a", "b")
     world.client.trouble = nth(2, "update", ServerError("down"))
@@ -360,7 +366,9 @@ async def test_when_devices_stop_to_be_in_flight(keeps_pending):
 
 
 async def test_devices_stay_taken_until_it_is_known_whether_the_allocation_was_stored(monkeypatch):
-    """The write took effect, its answer was lost, and neither the watch nor a read shows it for a while."""
+    """The write took effect, its answer was lost, and neither the watch nor a read shows it for a
+    while.
+    """
     monkeypatch.setattr(binding, "FIRST_PAUSE_S", 0)
     world = World(claim("c"))
     state, shown = world.reserved("c"), world.lister.put
@@ -397,7 +405,9 @@ async def test_devices_stay_taken_until_it_is_known_whether_the_allocation_was_s
 
 
 async def test_another_claim_of_the_same_name_does_not_get_the_devices():
-    """The old one was deleted and made anew while its allocation was written; conflicts and lost answers in between."""
+    """The old one was deleted and made anew while its allocation was written; conflicts and lost
+    answers in between.
+    """
     world = World(claim("c", meta={"finalizers": [FINALIZER]}))
     state = world.reserved("c")
     world.client.store(claim("c", uid="uid-new"))
@@ -413,7 +423,9 @@ async def test_another_claim_of_the_same_name_does_not_get_the_devices():
 
 
 def loses_the_answer(world, then):
-    """The first write of a status is stored and shown, then something happens, and the writer meets a conflict."""
+    """The first write of a status is stored and shown, then something happens, and the writer meets
+    a conflict.
+    """
     update_status, left = world.client.update_status, [then]
 
     async def write(obj):
@@ -427,7 +439,9 @@ def loses_the_answer(world, then):
 
 
 async def test_devices_stay_taken_while_a_conflict_may_have_them_written_again():
-    """The allocation was stored, shown and removed by the claim controller before its writer heard of it."""
+    """The allocation was stored, shown and removed by the claim controller before its writer heard
+    of it.
+    """
     world = World(claim("c", meta={"finalizers": [FINALIZER]}))
     seen = []
 
@@ -444,7 +458,9 @@ async def test_devices_stay_taken_while_a_conflict_may_have_them_written_again()
 
 
 async def test_a_pod_that_shares_a_claim_gives_back_its_own_reservation_only():
-    """The watch shows the allocation, its writer waits for the answer, and another pod that reserved it is not bound."""
+    """The watch shows the allocation, its writer waits for the answer, and another pod that
+    reserved it is not bound.
+    """
     world = World(claim("c", meta={"finalizers": [FINALIZER]}))
     other, seen = make_pod("q").uid("uid-q").build(), []
 
@@ -505,7 +521,7 @@ async def test_a_write_under_way_is_finished_when_prebind_is_called_off():
     assert world.stored("c").status.allocation is not None
 
 
-# -- taking back -------------------------------------------------------------------------------------------------------
+# -- taking back -----------------------------------------------------------------------------------
 
 
 def test_unreserve_before_prebind_frees_the_devices_without_writing():
@@ -551,7 +567,9 @@ async def test_a_reservation_that_cannot_be_taken_back_is_only_logged(caplog):
 
 
 async def test_a_reservation_whose_removal_got_no_answer_is_looked_up():
-    """The write may have taken effect, and the watch may be late: the next attempt must not trust what it last saw."""
+    """The write may have taken effect, and the watch may be late: the next attempt must not trust
+    what it last saw.
+    """
     world = World(claim("c"))
     state = world.reserved("c")
     await world.bind(state)
@@ -571,7 +589,7 @@ async def test_a_reservation_whose_removal_got_no_answer_is_looked_up():
     assert not world.claims.get("default", "c").status.reserved_for
 
 
-# -- the special claim -------------------------------------------------------------------------------------------------
+# -- the special claim -----------------------------------------------------------------------------
 
 
 def special(world, mappings=("m",)):
@@ -642,7 +660,9 @@ async def test_a_special_claim_that_is_gone_already(ignores_missing):
 
 
 async def test_devices_of_a_special_claim_stay_taken_until_it_is_deleted(monkeypatch):
-    """Its allocation was stored, the answer lost, the watch silent; deleting it takes several tries."""
+    """Its allocation was stored, the answer lost, the watch silent; deleting it takes several
+    tries.
+    """
     monkeypatch.setattr(binding, "FIRST_PAUSE_S", 0)
     world = World()
     state, stored = special(world), []
@@ -687,7 +707,7 @@ async def test_a_pod_status_left_unanswered_takes_the_special_claim_back():
     assert world.claims.allocated.exclusive == {}
 
 
-# -- binding conditions ------------------------------------------------------------------------------------------------
+# -- binding conditions ----------------------------------------------------------------------------
 
 
 async def test_binding_conditions_time_out(monkeypatch):

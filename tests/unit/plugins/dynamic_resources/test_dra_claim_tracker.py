@@ -1,4 +1,6 @@
-"""Claims in the lister, assumed and in flight: which version counts, and that every device is counted right."""
+"""Claims in the lister, assumed and in flight: which version counts, and that every device is
+counted right.
+"""
 
 from copy import deepcopy
 
@@ -216,7 +218,7 @@ def test_changes_wake_those_who_wait(lister, tracker):
         assert changed.is_set()
 
 
-# -- counted right after any history -----------------------------------------------------------------------------------
+# -- counted right after any history ---------------------------------------------------------------
 
 names = st.sampled_from(["a", "b"])
 devices = st.lists(st.sampled_from(["d1", "d2", "d3"]), max_size=2, unique=True)

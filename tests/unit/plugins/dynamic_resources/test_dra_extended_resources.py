@@ -1,4 +1,6 @@
-"""Extended resources backed by device classes: who serves which, and the requests of the special claim."""
+"""Extended resources backed by device classes: who serves which, and the requests of the special
+claim.
+"""
 
 import pytest
 from dra_objects import device_class, plain

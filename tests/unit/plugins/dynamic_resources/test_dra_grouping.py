@@ -1,7 +1,8 @@
-"""Nodes that are alike are judged once: the answers equal those of a fresh allocator for every node by itself.
+"""Nodes that are alike are judged once: the answers equal those of a fresh allocator for every node
+by itself.
 
-The twin here knows no signatures and keeps nothing: slices, allocated devices and pools are put together anew for each
-node. The histories change slices, labels and allocations between attempts.
+The twin here knows no signatures and keeps nothing: slices, allocated devices and pools are put
+together anew for each node. The histories change slices, labels and allocations between attempts.
 """
 
 from random import Random

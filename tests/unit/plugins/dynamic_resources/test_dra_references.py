@@ -1,4 +1,6 @@
-"""What changed for devices between releases of kube-scheduler: the same cluster under each of them."""
+"""What changed for devices between releases of kube-scheduler: the same cluster under each of
+them.
+"""
 
 from dataclasses import replace
 
@@ -63,7 +65,7 @@ def settings(world, name):
     return [(each.source, each.requests) for each in config]
 
 
-# -- results -----------------------------------------------------------------------------------------------------------
+# -- results ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("version", "requests"), [("1.37", None), ("1.36", ["r"])])
@@ -104,7 +106,7 @@ def test_settings_for_several_requests_come_once(version, expected):
         assert settings(world, "c") == expected
 
 
-# -- allocation --------------------------------------------------------------------------------------------------------
+# -- allocation ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("version", "picked"), [("1.37", None), ("1.36", ["d0", "d1", "d2"])])
@@ -269,7 +271,8 @@ def test_amounts_that_cannot_be_computed(requested, valid, problem):
     with cluster("1.37", *objects, DRAFractionalCapacityRange=True) as world:
         assert scheduled(world, pod("p", "c")) == (
             "SchedulerError",
-            'running "DynamicResources" filter plugin: claim default/c, request r0: checking capacity for '
+            'running "DynamicResources" filter plugin: claim default/c, request r0: checking '
+            "capacity for "
             f'device gpu.example.com/s/s0: capacity "mem": {problem}',
         )
 
@@ -280,7 +283,8 @@ def test_with_all_devices_an_amount_that_cannot_be_computed_is_told_with_the_bar
     with cluster("1.37", device_class(), slices, wants) as world:
         assert scheduled(world, pod("p", "c")) == (
             "SchedulerError",
-            'running "DynamicResources" filter plugin: claim default/c, request r0: checking capacity for '
+            'running "DynamicResources" filter plugin: claim default/c, request r0: checking '
+            "capacity for "
             'device s0: capacity "mem": capacity value is negative',
         )
 
@@ -335,12 +339,13 @@ def test_selectors_read_attributes_with_several_values(version):
         assert "undeclared reference" in texts[0][1] or "includes" in texts[0][1]
         assert texts[1] == (
             "SchedulerError",
-            'running "DynamicResources" filter plugin: claim default/d: selector #0: CEL runtime error: '
+            'running "DynamicResources" filter plugin: claim default/d: selector #0: CEL runtime '
+            "error: "
             "attribute zones: unsupported attribute value",
         )
 
 
-# -- taint rules -------------------------------------------------------------------------------------------------------
+# -- taint rules -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -372,7 +377,7 @@ def test_without_the_gate_rules_are_not_read():
         assert world.client.bindings == {"default/p": "n1"}
 
 
-# -- extended resources ------------------------------------------------------------------------------------------------
+# -- extended resources ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -383,9 +388,9 @@ def test_a_pod_with_an_extended_resource_gets_a_claim_and_the_next_one_waits(ver
         pods = [make_pod(name).request("example.com/gpu", "1").build() for name in "pq"]
         assert scheduled(world, *pods) == ("Unschedulable", CANNOT_ALLOCATE[version])
         assert world.client.bindings == {"default/p": "n1"}
-        owner = 'admin_access="false",owner_api_group="",owner_api_kind="Pod"'
+        made = 'status="success",admin_access="false",owner_api_group="",owner_api_kind="Pod"'
         counted = {
-            "1.37": f'dynamic_resource_allocation_resourceclaim_creates_total{{status="success",{owner}}} 1',
+            "1.37": f"dynamic_resource_allocation_resourceclaim_creates_total{{{made}}} 1",
             "1.36": 'scheduler_resourceclaim_creates_total{status="success"} 1',
         }
         page = world.metrics.text().splitlines()
@@ -394,7 +399,7 @@ def test_a_pod_with_an_extended_resource_gets_a_claim_and_the_next_one_waits(ver
         ]
 
 
-# -- alpha fields ------------------------------------------------------------------------------------------------------
+# -- alpha fields ----------------------------------------------------------------------------------
 
 
 def with_groups():
@@ -490,7 +495,7 @@ def test_skipped_node_operations_need_a_node_that_declares_them(version, has_spe
             assert world.client.bindings == {"default/p": "n2"}
 
 
-# -- counters of other nodes -------------------------------------------------------------------------------------------
+# -- counters of other nodes -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -528,7 +533,7 @@ def test_a_counter_slice_of_another_node_still_counts_for_its_pool():
         assert condition == ("Unschedulable", CANNOT_ALLOCATE["1.37"])
 
 
-# -- reserve -----------------------------------------------------------------------------------------------------------
+# -- reserve ---------------------------------------------------------------------------------------
 
 
 def reserving(world, wants):

@@ -1,6 +1,7 @@
 """DynamicResources in a whole scheduler: devices are allocated, written, shared, given back.
 
-Classes here have no selectors. What the API server's answers may do to PreBind is in `test_dra_binding`.
+Classes here have no selectors. What the API server's answers may do to PreBind is in
+`test_dra_binding`.
 """
 
 from itertools import pairwise
@@ -149,7 +150,8 @@ def test_a_claim_that_is_being_allocated_for_another_pod_has_to_be_waited_for():
         harness.add(pod("p2", "c"))
         harness.settle()
         assert harness.condition("p2")[1].startswith(
-            "0/1 nodes are available: resource claim default/c is in the process of being allocated."
+            "0/1 nodes are available: resource claim default/c is in the process of being "
+            "allocated."
         )
 
 
@@ -207,7 +209,9 @@ def test_an_unused_allocation_on_another_node_is_given_up():
 
 
 def test_a_pod_is_told_of_the_deallocation_although_it_is_tried_again_at_once():
-    """Conformance, sequence 20261117/16: the next attempt's condition replaced this one before it was sent."""
+    """Conformance, sequence 20261117/16: the next attempt's condition replaced this one before it
+    was sent.
+    """
     stuck = claim("c", status=on_a_node_that_is_gone())
     with Started(device_class(), stuck) as harness:
         changed = harness.assembly.handlers.generic(Resource.RESOURCE_CLAIM, Action.UPDATE)
@@ -245,7 +249,11 @@ def test_a_refused_deallocation_is_tried_again_after_a_backoff():
 @pytest.mark.parametrize("is_used_by_others", [True, False])
 def test_an_allocation_that_others_use_stays(is_used_by_others):
     users = [{"resource": "pods", "name": "other", "uid": "other"}] if is_used_by_others else []
-    nowhere = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["x"]}]}]}  # fmt: skip
+    nowhere = {
+        "nodeSelectorTerms": [
+            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["x"]}]}
+        ]
+    }
     status = {"allocation": allocation(("r", "s", "a"), nodeSelector=nowhere), "reservedFor": users}
     with Started(device_class(), claim("c", status=status)) as harness:
         harness.add(pod("p", "c"))
@@ -279,7 +287,7 @@ def test_better_alternatives_make_better_nodes():
         assert harness.client.bindings == {"default/p": "n1"}
 
 
-# -- extended resources ------------------------------------------------------------------------------------------------
+# -- extended resources ----------------------------------------------------------------------------
 
 GPU = "example.com/gpu"
 
@@ -378,7 +386,7 @@ def test_taint_rules_are_listed_where_the_release_has_them_on(gates, listed):
     assert any(name.startswith("DeviceTaintRule") for name in names) is listed
 
 
-# -- binding conditions ------------------------------------------------------------------------------------------------
+# -- binding conditions ----------------------------------------------------------------------------
 
 SLOW = device("a", bindingConditions=["ready"], bindingFailureConditions=["broken"])
 
@@ -469,7 +477,11 @@ def test_nodes_judged_together_get_what_each_gets_alone(seed):
             objects.append(resource_slice(f"s-{name}", *devices, nodeName=name))
         served = {each: str(random.randint(0, 2)) for each in resources if random.random() < 0.4}
         nodes.append(make_node(name).capacity(cpu="8", memory="8Gi", pods="10", **served).build())
-    where = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1", "n2"]}]}]}  # fmt: skip
+    where = {
+        "nodeSelectorTerms": [
+            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1", "n2"]}]}
+        ]
+    }
     used = {"allocation": {**allocation(("r", "s-n1", "d0")), "nodeSelector": where}}
     objects.append(claim("used", status=used))
     objects.append(claim("new"))

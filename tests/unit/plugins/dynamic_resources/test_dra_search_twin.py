@@ -1,7 +1,7 @@
 """The search against a plain twin in which every step looks at everything anew.
 
-The twin is the recursion that upstream's allocator is, device by device, with the rules of each release. It knows no
-candidates, no charges and no lists of constraints per request.
+The twin is the recursion that upstream's allocator is, device by device, with the rules of each
+release. It knows no candidates, no charges and no lists of constraints per request.
 """
 
 from random import Random
@@ -124,7 +124,8 @@ class Twin:
             )
             if fewest > LIMIT:
                 raise AllocationError(
-                    f"claim default/{each['metadata']['name']}: number of requested devices {fewest} "
+                    f"claim default/{each['metadata']['name']}: number of requested devices "
+                    f"{fewest} "
                     f"exceeds the claim limit of {LIMIT}"
                 )
 
@@ -204,8 +205,10 @@ class Twin:
         if not self.constrained(c, r, asked, number):
             if must:
                 raise AllocationError(
-                    f"claim default/{self.claims[c]['metadata']['name']}, request {asked['name']}: cannot "
-                    f"add device gpu.example.com/{POOL}/d{number} because a claim constraint would not be "
+                    f"claim default/{self.claims[c]['metadata']['name']}, request {asked['name']}: "
+                    "cannot "
+                    f"add device gpu.example.com/{POOL}/d{number} because a claim constraint would "
+                    "not be "
                     "satisfied"
                 )
             return False
@@ -332,7 +335,7 @@ def got(devices, counters, claims, held, reference):
     ]
 
 
-# -- random cases ------------------------------------------------------------------------------------------------------
+# -- random cases ----------------------------------------------------------------------------------
 
 
 def random_device(random, number):

@@ -1,7 +1,8 @@
 """Whatever happens to pods and nodes, the incremental tables equal a rebuild from scratch.
 
-A Hypothesis state machine drives the cache through every operation in any order; after each step the cache, the
-node table and all selector, domain and term counters check themselves against a recount.
+A Hypothesis state machine drives the cache through every operation in any order; after each step
+the cache, the node table and all selector, domain and term counters check themselves against a
+recount.
 """
 
 from __future__ import annotations
@@ -103,7 +104,8 @@ class CacheMachine(RuleBasedStateMachine):
     @initialize()
     def start(self):
         self.cache = Cache(NodeTable(capacity=1))
-        # A dozen nodes that stay: only then do counters follow single nodes instead of being built anew.
+        # A dozen nodes that stay: only then do counters follow single nodes instead of being built
+        # anew.
         for number in range(12):
             self.cache.add_node(make_node(f"steady-{number}").zone(ZONES[number % 2]).build())
         self.model: dict[str, tuple[str, str]] = {}  # uid -> (state, node name)

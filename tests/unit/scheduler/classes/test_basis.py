@@ -1,4 +1,6 @@
-"""A basis holds while each premise has the value it had, and names every row that has changed since."""
+"""A basis holds while each premise has the value it had, and names every row that has changed
+since.
+"""
 
 from __future__ import annotations
 

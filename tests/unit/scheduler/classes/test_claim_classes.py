@@ -1,8 +1,9 @@
 """Pods that differ in the names of their claims share a class, and decisions stay what they are.
 
-Random storage worlds change between pods of a few templates, each with claims of its own. A scheduler with classes and
-one without decide about every pod in the same state; node, number of feasible nodes and messages must be equal. Half of the
-pods are then reserved, bound or forgotten, so that assumed claims and volumes play a part.
+Random storage worlds change between pods of a few templates, each with claims of its own. A
+scheduler with classes and one without decide about every pod in the same state; node, number of
+feasible nodes and messages must be equal. Half of the pods are then reserved, bound or forgotten,
+so that assumed claims and volumes play a part.
 """
 
 from __future__ import annotations

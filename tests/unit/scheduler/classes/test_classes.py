@@ -1,9 +1,9 @@
 """Pod classes never change a decision.
 
-Two schedulers see the same random history of nodes, pods, services, nominations, updates and removals;
-one keeps answers per class, the other runs the full evaluation for every pod. Placements, failures and
-their messages must be the same throughout, whichever way dirty rows are computed, and without any of
-the forms that plugins give beside the contract.
+Two schedulers see the same random history of nodes, pods, services, nominations, updates and
+removals; one keeps answers per class, the other runs the full evaluation for every pod. Placements,
+failures and their messages must be the same throughout, whichever way dirty rows are computed, and
+without any of the forms that plugins give beside the contract.
 """
 
 from __future__ import annotations
@@ -357,7 +357,9 @@ def test_plugins_without_faster_forms_decide_alike(seed: int, parallelism: int) 
 
 
 class ManyShapes(History):
-    """Pods of twelve shapes in turn, which differ in their requests; some soon fit nowhere, or only here and there."""
+    """Pods of twelve shapes in turn, which differ in their requests; some soon fit nowhere, or only
+    here and there.
+    """
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed, parallelism=16)

@@ -1,8 +1,8 @@
 """A diagnosis that is brought up to date row by row is that of a full evaluation.
 
-Random clusters in which pods of a few templates fit nowhere or hardly anywhere; between attempts pods and nominations come
-and go and nodes change. A scheduler with classes and one without try every pod in the same state: nodes, statuses per node,
-plugins and messages must be equal.
+Random clusters in which pods of a few templates fit nowhere or hardly anywhere; between attempts
+pods and nominations come and go and nodes change. A scheduler with classes and one without try
+every pod in the same state: nodes, statuses per node, plugins and messages must be equal.
 """
 
 from __future__ import annotations
@@ -116,7 +116,8 @@ class History:
     def decide(self) -> None:
         self.made += 1
         pod = self.random.choice(TEMPLATES)(make_pod(f"p{self.made}")).build()
-        # As a profile that looks at a part of the nodes may have left it, when there were more of them.
+        # As a profile that looks at a part of the nodes may have left it, when there were more of
+        # them.
         self.with_classes.next_start = self.plain.next_start = self.random.randrange(12)
         outcome = self.with_classes.schedule(self.framework, CycleState(), PodInfo(pod))
         expected = self.plain.schedule(self.framework, CycleState(), PodInfo(pod))
@@ -150,7 +151,9 @@ def test_failures_are_those_of_a_full_evaluation(seed: int) -> None:
 
 
 class EndingHistory(History):
-    """Attempts up to their end, PostFilter included: pods of lower priority run, but evicting them would not do."""
+    """Attempts up to their end, PostFilter included: pods of lower priority run, but evicting them
+    would not do.
+    """
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)

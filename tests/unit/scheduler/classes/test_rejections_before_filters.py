@@ -1,4 +1,6 @@
-"""A pod that PreFilter rejects fails the same way whether or not the answers of its class are kept."""
+"""A pod that PreFilter rejects fails the same way whether or not the answers of its class are
+kept.
+"""
 
 from __future__ import annotations
 

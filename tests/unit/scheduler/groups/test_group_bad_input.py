@@ -1,4 +1,6 @@
-"""Groups that change under a cycle or a binding: nothing is bound that should not be, nothing is lost."""
+"""Groups that change under a cycle or a binding: nothing is bound that should not be, nothing is
+lost.
+"""
 
 from __future__ import annotations
 

@@ -49,7 +49,13 @@ class Claims(Groups):
 
 
 def allocated(node="gone", users=()):
-    selector = {"nodeSelector": {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]}}  # fmt: skip
+    selector = {
+        "nodeSelector": {
+            "nodeSelectorTerms": [
+                {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+            ]
+        }
+    }
     status = {"allocation": {**allocation(("r0", "pool", "old")), **selector}}
     return claim("c", status=status | ({"reservedFor": list(users)} if users else {}))
 

@@ -1,4 +1,6 @@
-"""Pod groups at their edges: other schedulers, deletions, budgets, plugins; numbers as in the spec."""
+"""Pod groups at their edges: other schedulers, deletions, budgets, plugins; numbers as in the
+spec.
+"""
 
 from __future__ import annotations
 

@@ -112,7 +112,9 @@ class History:
         return found
 
     def check(self, before: dict[str, set[str]]) -> None:
-        """No gang got its first pods below its minimum; nothing is left assumed or overcommitted."""
+        """No gang got its first pods below its minimum; nothing is left assumed or
+        overcommitted.
+        """
         states = self.world.assembly.scheduler.groups.states
         for name, pods in self.bound().items():
             group = self.world.find(PodGroup, "default", name) if name else None

@@ -1,7 +1,7 @@
 """The group queue's shortcuts leave it as asking every member would.
 
-PreEnqueue is asked of the last members until one is refused, and one member speaks for those that the same plugins
-rejected. The plain way, which is kube-scheduler's, asks all of them each time.
+PreEnqueue is asked of the last members until one is refused, and one member speaks for those that
+the same plugins rejected. The plain way, which is kube-scheduler's, asks all of them each time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Scenarios of gangs and basic groups, as kube-scheduler 1.37 plays them; numbers as in its spec."""
+"""Scenarios of gangs and basic groups, as kube-scheduler 1.37 plays them; numbers as in its
+spec.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Groups in racks and trees of groups, as kube-scheduler 1.37 plays them; numbers as in its spec."""
+"""Groups in racks and trees of groups, as kube-scheduler 1.37 plays them; numbers as in its
+spec.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A queue with its dependencies, for every test of the queue: a clock moved by hand, plugins made of dictionaries."""
+"""A queue with its dependencies, for every test of the queue: a clock moved by hand, plugins made
+of dictionaries.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Proves that pods which wait with their class fare as if each of them had been tried.
 
-The twin is the same queue without classes: every woken pod is tried. Both live through the same random history in a world where
-pods of a class fit or fail alike, and must place the same pods in the same order, with the same counts of attempts.
+The twin is the same queue without classes: every woken pod is tried. Both live through the same
+random history in a world where pods of a class fit or fail alike, and must place the same pods in
+the same order, with the same counts of attempts.
 """
 
 from __future__ import annotations
@@ -111,8 +112,8 @@ steps = st.one_of(
     st.tuples(st.just("wait"), st.sampled_from([0.5, 3.0, 400.0])),
 )
 
-# A pod that an event helps while it is tried goes behind the others in the twin; the head of a class stays its head.
-# And a pod on its own that fails beside its class goes behind it.
+# A pod that an event helps while it is tried goes behind the others in the twin; the head of a
+# class stays its head. And a pod on its own that fails beside its class goes behind it.
 overtaken = st.tuples(st.just("in flight"), kinds, kinds) | st.tuples(st.just("dissolve"))
 
 

@@ -1,4 +1,6 @@
-"""Proves that the keyed heap orders like sorting does, under any sequence of adds, replacements, removals and pops."""
+"""Proves that the keyed heap orders like sorting does, under any sequence of adds, replacements,
+removals and pops.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Proves how plugins' registrations become the hint map, and how hints decide about one pod and one event."""
+"""Proves how plugins' registrations become the hint map, and how hints decide about one pod and one
+event.
+"""
 
 from __future__ import annotations
 
@@ -96,15 +98,19 @@ class TestBuilding:
     @pytest.mark.parametrize(
         ("events", "gets_taints"),
         [
-            pytest.param([on("Node", Action.ADD)], True, id="waiting for new nodes implies waiting for their taints"),
-            pytest.param([on("Node", Action.ADD | Action.UPDATE_NODE_LABEL)], True, id="labels do not imply taints"),
-            pytest.param([on("Node", Action.ADD | Action.UPDATE_NODE_TAINT)], False, id="taints are registered already"),
+            pytest.param([on("Node", Action.ADD)], True,
+                         id="waiting for new nodes implies waiting for their taints"),
+            pytest.param([on("Node", Action.ADD | Action.UPDATE_NODE_LABEL)], True,
+                         id="labels do not imply taints"),
+            pytest.param([on("Node", Action.ADD | Action.UPDATE_NODE_TAINT)], False,
+                         id="taints are registered already"),
             pytest.param(
                 [on("Node", Action.ADD), on("Node", Action.UPDATE_NODE_TAINT)], False,
                 id="in another registration",
             ),
             pytest.param([on("Node", Action.ALL)], False, id="all actions include taints"),
-            pytest.param([on("Node", Action.UPDATE_NODE_LABEL)], False, id="without Add nothing is implied"),
+            pytest.param([on("Node", Action.UPDATE_NODE_LABEL)], False,
+                         id="without Add nothing is implied"),
             pytest.param([on("Pod", Action.ADD)], False, id="only nodes have taints"),
         ],
     )  # fmt: skip
@@ -128,8 +134,8 @@ class TestBuilding:
             in text
         )
         assert (
-            'plugin "C" of profile "default-scheduler" cannot register its events: expected ClusterEvent'
-            in text
+            'plugin "C" of profile "default-scheduler" cannot register its events: expected '
+            "ClusterEvent" in text
         )
 
     def test_union_of_actions_over_profiles(self):
@@ -187,18 +193,28 @@ NODE_ALL = Action.ALL
 @pytest.mark.parametrize(
     ("hints", "rejected_by", "pending", "expected"),
     [
-        pytest.param({"A": QUEUE}, [], [], Strategy.AFTER_BACKOFF, id="no plugin rejected it: an error, retried after backoff"),
+        pytest.param({"A": QUEUE}, [], [], Strategy.AFTER_BACKOFF,
+                     id="no plugin rejected it: an error, retried after backoff"),
         pytest.param({"A": QUEUE}, ["A"], [], Strategy.AFTER_BACKOFF, id="its rejector says Queue"),
         pytest.param({"A": SKIP}, ["A"], [], Strategy.SKIP, id="its rejector says Skip"),
-        pytest.param({"A": QUEUE}, ["B"], [], Strategy.SKIP, id="plugins that did not reject it are not asked"),
-        pytest.param({"A": SKIP, "B": QUEUE}, ["A", "B"], [], Strategy.AFTER_BACKOFF, id="one Queue is enough"),
-        pytest.param({"A": raises}, ["A"], [], Strategy.AFTER_BACKOFF, id="a hint that fails counts as Queue"),
-        pytest.param({"A": garbage}, ["A"], [], Strategy.AFTER_BACKOFF, id="so does one that answers nonsense"),
-        pytest.param({"A": None}, ["A"], [], Strategy.AFTER_BACKOFF, id="no hint function means always Queue"),
-        pytest.param({"A": QUEUE}, [], ["A"], Strategy.IMMEDIATELY, id="Queue from the plugin it is pending on skips backoff"),
-        pytest.param({"A": SKIP, "B": QUEUE}, ["B"], ["A"], Strategy.AFTER_BACKOFF, id="Queue from another rejector does not"),
-        pytest.param({"B": QUEUE, "A": QUEUE}, ["B"], ["A"], Strategy.IMMEDIATELY, id="the pending plugin is still asked"),
-        pytest.param({"A": SKIP}, [], ["A"], Strategy.SKIP, id="Skip from the plugin it is pending on"),
+        pytest.param({"A": QUEUE}, ["B"], [], Strategy.SKIP,
+                     id="plugins that did not reject it are not asked"),
+        pytest.param({"A": SKIP, "B": QUEUE}, ["A", "B"], [], Strategy.AFTER_BACKOFF,
+                     id="one Queue is enough"),
+        pytest.param({"A": raises}, ["A"], [], Strategy.AFTER_BACKOFF,
+                     id="a hint that fails counts as Queue"),
+        pytest.param({"A": garbage}, ["A"], [], Strategy.AFTER_BACKOFF,
+                     id="so does one that answers nonsense"),
+        pytest.param({"A": None}, ["A"], [], Strategy.AFTER_BACKOFF,
+                     id="no hint function means always Queue"),
+        pytest.param({"A": QUEUE}, [], ["A"], Strategy.IMMEDIATELY,
+                     id="Queue from the plugin it is pending on skips backoff"),
+        pytest.param({"A": SKIP, "B": QUEUE}, ["B"], ["A"], Strategy.AFTER_BACKOFF,
+                     id="Queue from another rejector does not"),
+        pytest.param({"B": QUEUE, "A": QUEUE}, ["B"], ["A"], Strategy.IMMEDIATELY,
+                     id="the pending plugin is still asked"),
+        pytest.param({"A": SKIP}, [], ["A"], Strategy.SKIP,
+                     id="Skip from the plugin it is pending on"),
     ],
 )  # fmt: skip
 def test_verdict_of_hints(world, caplog, hints, rejected_by, pending, expected):
@@ -210,15 +226,23 @@ def test_verdict_of_hints(world, caplog, hints, rejected_by, pending, expected):
 @pytest.mark.parametrize(
     ("registration", "event", "expected"),
     [
-        pytest.param(("Node", NODE_ALL), NODE_LABEL, True, id="a general registration covers a specific event"),
-        pytest.param(("Node", Action.UPDATE), NODE_LABEL, True, id="general Update covers a specific update"),
-        pytest.param(("Node", Action.UPDATE_NODE_LABEL), NODE_UPDATE, False, id="but not the other way round"),
-        pytest.param(("Node", Action.UPDATE_NODE_LABEL), NODE_TAINT, False, id="another bit does not match"),
-        pytest.param(("*", NODE_ALL), NODE_LABEL, True, id="the wildcard registration covers everything"),
-        pytest.param(("*", Action.ADD), EVENT_NODE_ADD, True, id="any resource with one action covers that action"),
+        pytest.param(("Node", NODE_ALL), NODE_LABEL, True,
+                     id="a general registration covers a specific event"),
+        pytest.param(("Node", Action.UPDATE), NODE_LABEL, True,
+                     id="general Update covers a specific update"),
+        pytest.param(("Node", Action.UPDATE_NODE_LABEL), NODE_UPDATE, False,
+                     id="but not the other way round"),
+        pytest.param(("Node", Action.UPDATE_NODE_LABEL), NODE_TAINT, False,
+                     id="another bit does not match"),
+        pytest.param(("*", NODE_ALL), NODE_LABEL, True,
+                     id="the wildcard registration covers everything"),
+        pytest.param(("*", Action.ADD), EVENT_NODE_ADD, True,
+                     id="any resource with one action covers that action"),
         pytest.param(("*", Action.ADD), NODE_LABEL, False, id="and no other"),
-        pytest.param(("Pod", Action.DELETE), EVENT_ASSIGNED_POD_DELETE, True, id="Pod covers assigned pods"),
-        pytest.param(("Node", NODE_ALL), EVENT_ASSIGNED_POD_DELETE, False, id="other resources do not match"),
+        pytest.param(("Pod", Action.DELETE), EVENT_ASSIGNED_POD_DELETE, True,
+                     id="Pod covers assigned pods"),
+        pytest.param(("Node", NODE_ALL), EVENT_ASSIGNED_POD_DELETE, False,
+                     id="other resources do not match"),
     ],
 )  # fmt: skip
 def test_which_registration_covers_which_event(world, registration, event, expected):

@@ -1,4 +1,6 @@
-"""Proves that in-flight pods see exactly the events since they were popped, and that no event is kept without need."""
+"""Proves that in-flight pods see exactly the events since they were popped, and that no event is
+kept without need.
+"""
 
 from __future__ import annotations
 
@@ -51,17 +53,21 @@ class Flight:
     [
         pytest.param("e1 +a", {"a": []}, 0, id="events before the pop are not considered"),
         pytest.param("e1 e2", {"a": None}, 0, id="with nothing in flight nothing is recorded"),
-        pytest.param("+a e1 +b e2", {"a": ["e1", "e2"], "b": ["e2"]}, 2, id="each pod sees what came after its own pop"),
+        pytest.param("+a e1 +b e2", {"a": ["e1", "e2"], "b": ["e2"]}, 2,
+                     id="each pod sees what came after its own pop"),
         pytest.param(
             "+a e1 +b e2 +c e3 -b", {"a": ["e1", "e2", "e3"], "c": ["e3"]}, 3,
             id="finishing one in the middle keeps what older pods may need",
         ),
-        pytest.param("+a e1 e2 +b e3 -a", {"b": ["e3"]}, 1, id="finishing the oldest drops everything up to the next pod"),
-        pytest.param("+a e1 +b e2 -b -a", {"a": None, "b": None}, 0, id="finishing all leaves nothing"),
+        pytest.param("+a e1 e2 +b e3 -a", {"b": ["e3"]}, 1,
+                     id="finishing the oldest drops everything up to the next pod"),
+        pytest.param("+a e1 +b e2 -b -a", {"a": None, "b": None}, 0,
+                     id="finishing all leaves nothing"),
         pytest.param("+a e1 +b e2 -a -b", {"a": None, "b": None}, 0, id="in whichever order"),
         pytest.param("+a e1 -z", {"a": ["e1"]}, 1, id="finishing an unknown pod changes nothing"),
         pytest.param("+a e1 -a -a +b e2", {"b": ["e2"]}, 1, id="finishing twice is harmless"),
-        pytest.param("+a e1 +b -a +a e2", {"b": ["e2"], "a": ["e2"]}, 1, id="a pod popped again starts afresh"),
+        pytest.param("+a e1 +b -a +a e2", {"b": ["e2"], "a": ["e2"]}, 1,
+                     id="a pod popped again starts afresh"),
     ],
 )  # fmt: skip
 def test_which_events_are_kept_for_whom(words, seen, kept):

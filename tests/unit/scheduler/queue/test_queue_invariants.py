@@ -1,4 +1,6 @@
-"""Proves that `check_invariants` notices the contradictions it promises to notice: each case breaks one thing."""
+"""Proves that `check_invariants` notices the contradictions it promises to notice: each case breaks
+one thing.
+"""
 
 from __future__ import annotations
 

@@ -51,7 +51,9 @@ def test_queued_entities_lists_a_queue_once_a_pod_has_entered_it(world):
 
 
 def test_entities_count_where_nothing_had_decided_on_their_queue(world):
-    """T9 of kube-scheduler 1.37: a pod that was added and failed once shows up with its addition only."""
+    """T9 of kube-scheduler 1.37: a pod that was added and failed once shows up with its addition
+    only.
+    """
 
     def entities():
         cells = world.metrics.queue_incoming_entities_total.cells()

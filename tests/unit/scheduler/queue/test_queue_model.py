@@ -1,7 +1,8 @@
 """Proves the queue against the model of its specification (`queue_model`), over random histories.
 
-After each step both must agree on every entry in every place, on what pods in flight have seen, on nominations, counters and
-wake-ups, and the queue must agree with itself. In particular no pod is ever lost and none is in two places.
+After each step both must agree on every entry in every place, on what pods in flight have seen, on
+nominations, counters and wake-ups, and the queue must agree with itself. In particular no pod is
+ever lost and none is in two places.
 
 Upstream leaves the order of equals open; here it is the order of arrival, so even that is compared.
 """
@@ -248,7 +249,9 @@ class QueueMachine(RuleBasedStateMachine):
         self.landed(entry.name)
 
     def landed(self, name):
-        """A flight ended without a way back; another entry or flight under that name may live on."""
+        """A flight ended without a way back; another entry or flight under that name may live
+        on.
+        """
         if name not in self.found():
             self.alive.discard(name)
 
@@ -391,10 +394,20 @@ class QueueMachine(RuleBasedStateMachine):
     def seen(info):
         expiry = info.backoff_expiration
         return (
-            info.pod_info.pod, info.pod_info.uid, info.timestamp, info.initial_attempt_timestamp, info.attempts,
-            info.unschedulable_count, info.consecutive_errors_count, expiry, info.unschedulable_plugins,
-            info.pending_plugins, info.gating_plugin, info.was_flushed_from_unschedulable, info.flush_timestamp,
-        )  # fmt: skip
+            info.pod_info.pod,
+            info.pod_info.uid,
+            info.timestamp,
+            info.initial_attempt_timestamp,
+            info.attempts,
+            info.unschedulable_count,
+            info.consecutive_errors_count,
+            expiry,
+            info.unschedulable_plugins,
+            info.pending_plugins,
+            info.gating_plugin,
+            info.was_flushed_from_unschedulable,
+            info.flush_timestamp,
+        )
 
     @staticmethod
     def expected(entry):
@@ -422,9 +435,11 @@ TestQueueAgainstModel.pytestmark = [pytest.mark.timeout(300)]
 
 
 class Driver:
-    """The same machine with dice instead of Hypothesis: far longer histories, weighted towards what is rare.
+    """The same machine with dice instead of Hypothesis: far longer histories, weighted towards what
+    is rare.
 
-    Hypothesis finds the short story behind a failure; reaching deep states takes thousands of steps.
+    Hypothesis finds the short story behind a failure; reaching deep states takes thousands of
+    steps.
     """
 
     def __init__(self, seed):

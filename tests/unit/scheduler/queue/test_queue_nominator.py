@@ -175,7 +175,9 @@ def test_updates_of_a_pod_in_flight_do_not_reach_the_nominator(world):
 
 
 def test_a_general_update_that_frees_a_pod_registers_what_its_status_says(make_world):
-    """1.36 registers again on the way into activeQ, which drops a nomination that only memory knew."""
+    """1.36 registers again on the way into activeQ, which drops a nomination that only memory
+    knew.
+    """
     general = ClusterEvent(Resource.TARGET_POD, Action.UPDATE)
     own = ClusterEventWithHint(ClusterEvent(Resource.POD, Action.ALL))
     for version, kept in (("1.36", {}), ("1.37", {"n1": ["a"]})):

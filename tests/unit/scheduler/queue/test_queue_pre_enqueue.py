@@ -201,7 +201,9 @@ def test_a_gate_that_registered_nothing_is_lifted_by_no_event(gated_world, calls
 
 
 def test_other_rejectors_decide_when_the_gates_own_hint_skips(make_world):
-    """How a preemptor waits: its gate only lets the event through, the plugin that rejected it judges it."""
+    """How a preemptor waits: its gate only lets the event through, the plugin that rejected it
+    judges it.
+    """
     world = make_world(
         registered={
             "GateA": [ClusterEventWithHint(POD_DELETE, lambda pod, old, new: Hint.SKIP)],

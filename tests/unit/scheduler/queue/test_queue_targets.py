@@ -1,4 +1,6 @@
-"""Events about the waiting pod itself, about other pods, and the names that each release gives them."""
+"""Events about the waiting pod itself, about other pods, and the names that each release gives
+them.
+"""
 
 from __future__ import annotations
 

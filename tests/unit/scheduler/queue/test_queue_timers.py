@@ -1,4 +1,6 @@
-"""Proves what the passing of time does to waiting pods, and that `next_deadline` names exactly those instants."""
+"""Proves what the passing of time does to waiting pods, and that `next_deadline` names exactly
+those instants.
+"""
 
 from __future__ import annotations
 
@@ -191,7 +193,9 @@ def test_the_limit_is_a_setting(make_world):
 
 
 def test_running_the_timers_at_every_deadline_equals_running_them_all_the_time(make_world):
-    """A shell that sleeps to `next_deadline` frees every pod at the instant a shell that ticks all the time does."""
+    """A shell that sleeps to `next_deadline` frees every pod at the instant a shell that ticks all
+    the time does.
+    """
 
     def tick(world, seconds):
         for _ in range(round(seconds * 4)):
