@@ -472,7 +472,9 @@ class ClaimBinder:
 
     async def deallocate(self, claim: ResourceClaim) -> None:
         """Remove allocation and reservations from a claim, so that other devices can be tried."""
-        await self._client.update_status(structs.replace(claim, status=ResourceClaimStatus()))
+        nothing = ResourceClaimStatus()
+        if claim.status != nothing:  # else only its group's trial has allocated it
+            await self._client.update_status(structs.replace(claim, status=nothing))
 
     async def delete(self, claim: ResourceClaim) -> None:
         """Remove the finalizer, then the claim."""

@@ -135,6 +135,18 @@ def test_a_claim_of_a_node_that_is_gone_is_deallocated(users):  # 90
         assert (world.devices(), world.users()) == (["gpu-n1"], [OF_GROUP])
 
 
+def test_a_claim_that_only_a_trial_allocated_is_not_written():
+    """It was allocated beside the first member, where the second has no room."""
+    with Claims(1, 1, gates=GATE) as world:
+        world.group("g", 2, resourceClaims=[ENTRY])
+        before = world.claim()
+        world.pods("g", "p1", "p2", resourceClaims=[ENTRY])
+        world.settle()
+        assert world.nodes_of("p1", "p2") == ["", ""]
+        assert world.claim() is before
+        assert world.holds_nothing()
+
+
 def test_a_reservation_is_removed_if_no_member_runs():
     """The devices would do, but not all members fit beside them: the group lets go of them."""
     held = allocated("n1", [reference(), reference("h", "uid-h")])
