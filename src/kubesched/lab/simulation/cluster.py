@@ -69,6 +69,7 @@ class SimulatedCluster:
         self.has_composites = gates.CompositePodGroup
         if self.has_composites:
             self._watched += (COMPOSITES,)
+        self._has_group_claims = gates.DRAWorkloadResourceClaims and "devices" in extras
         self.storage: SimulatedStorage | None = None
         if "volumes" in extras:
             self._watched += (storage.CLAIMS, storage.VOLUMES)
@@ -76,7 +77,7 @@ class SimulatedCluster:
         self.devices: SimulatedDevices | None = None
         if "devices" in extras:
             self._watched += (devices.CLAIMS, devices.SLICES)
-            self.devices = SimulatedDevices(loop, self.store, self.api, clock, random)
+            self.devices = SimulatedDevices(loop, self.store, self.api, clock, random, gates)
         if "budgets" in extras:
             self._watched += (BUDGETS,)
             for app in workloads.APPS:
@@ -256,12 +257,14 @@ class SimulatedCluster:
         if random.random() < 0.5:  # groups that preempt are rare otherwise
             workloads.MIXES["priorities"](template, random)
         group = workloads.pod_group(name, template, size, random)
+        if self._has_group_claims and random.random() < 0.6:
+            workloads.share_claims(group, template, random)
         if self.has_composites and random.random() < 0.5:
-            parent = workloads.composite(group, template, random)
-            self._loop.call_later(
-                random.choice((0.0, random.uniform(0.0, 4.0))),
-                partial(self._restore_group, COMPOSITES, parent),
-            )
+            for parent in workloads.composites(group, template, random):
+                self._loop.call_later(
+                    random.choice((0.0, random.uniform(0.0, 4.0))),
+                    partial(self._restore_group, COMPOSITES, parent),
+                )
         steps: list[Callable[[], object]] = [
             partial(self.add_member, name, template if random.random() < 0.9 else None)
             for _ in range(size)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from random import Random
 
+from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.insight.state.virtual_loop import LoopClock, VirtualLoop
 from kubesched.playground.client.local import LocalApi
 from kubesched.playground.controller_manager import CONTROLLER_NAMES, ControllerOptions, start_all
@@ -26,6 +27,7 @@ class SlowControllers:
         names: Iterable[str],
         resources: Iterable[str],
         storage: tuple[StorageDriver, ...] = (),
+        gates: FeatureGates = DEFAULT_GATES,
     ) -> None:
         """Changes to `resources` trigger the controllers."""
         self._loop = loop
@@ -34,7 +36,7 @@ class SlowControllers:
         self.is_slow = True
         disabled = frozenset(CONTROLLER_NAMES) - frozenset(names)
         options = ControllerOptions(disabled=disabled, events=False, storage=storage)
-        self._controllers = start_all(api, clock, random, options)
+        self._controllers = start_all(api, clock, random, options, gates)
         for resource in resources:
             store.subscribe(resource, self._on_change)
         self._controllers.settle()

@@ -10,7 +10,7 @@ from kubesched.lab.simulation import devices
 from kubesched.lab.simulation.cluster import SimulatedCluster
 from kubesched.lab.simulation.processes import Incarnation
 from kubesched.lab.simulation.trace import Complaints
-from kubesched.lab.simulation.workloads import resource_claim_names
+from kubesched.lab.simulation.workloads import group_name, resource_claim_names
 from kubesched.playground.apimachinery.objects import JsonObject
 from kubesched.playground.storage.store import Change
 from kubesched.plugins.dynamic_resources.claim_tracker import ClaimTracker
@@ -54,11 +54,16 @@ class DeviceChecks:
         where = f"{key_of_manifest(pod)} to {node_name}"
         if len(names) < len(entries):
             self._complaints.add("pods are bound with their devices", f"{where}: claims missing")
+        group = group_name(pod)
         for name in names:
             entry = self._cluster.store.get(devices.CLAIMS, "default", name)
             status = {} if entry is None else entry.obj.get("status") or {}
-            consumers = {consumer["uid"] for consumer in status.get("reservedFor") or ()}
-            if uid not in consumers:
+            reserved = status.get("reservedFor") or ()
+            # Upstream: a group is known by its name.
+            if not any(
+                user["uid"] == uid or (user["resource"], user["name"]) == ("podgroups", group)
+                for user in reserved
+            ):
                 why = f"{where}: {name} is not reserved for it"
                 self._complaints.add("pods are bound with their devices", why)
             elif any(pool != node_name for _, pool, _ in devices_held(entry.obj if entry else {})):
@@ -66,13 +71,14 @@ class DeviceChecks:
                 self._complaints.add("pods are bound with their devices", why)
 
     def leftover(self) -> str | None:
-        """A claim reserved for a deleted or finished pod; None if there is none."""
+        """A claim reserved for a deleted or finished pod or group; None if there is none."""
+        groups = {group["metadata"]["uid"] for group in self._cluster.groups()}
         alive = {pod["metadata"]["uid"]: pod for pod in self._cluster.active_pods()}
-        known = {pod["metadata"]["uid"] for pod in self._cluster.pods()}
+        known = {pod["metadata"]["uid"] for pod in self._cluster.pods()} | groups
         for claim in self._claims():
             name = claim["metadata"]["name"]
             for consumer in (claim.get("status") or {}).get("reservedFor") or ():
-                if consumer["uid"] not in alive:
+                if consumer["uid"] not in alive.keys() | groups:
                     return f"{name} is reserved for {consumer['name']}"
             for owner in claim["metadata"].get("ownerReferences") or ():
                 if owner["uid"] not in known:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
+from kubesched.config.features import FeatureGates
 from kubesched.insight.state.virtual_loop import LoopClock, VirtualLoop
 from kubesched.lab.simulation.controllers import SlowControllers
 from kubesched.lab.simulation.workloads import CLAIM_TEMPLATES, SHARED_CLAIMS
 from kubesched.playground.apimachinery.objects import JsonObject
 from kubesched.playground.client.local import LocalApi
 from kubesched.playground.controllers.garbage_collector import GarbageCollector
+from kubesched.playground.controllers.pod_group_protection import POD_GROUPS
 from kubesched.playground.controllers.resource_claims import CLAIMS as CLAIMS
 from kubesched.playground.controllers.resource_claims import TEMPLATES
 from kubesched.playground.controllers.resource_claims import ResourceClaimController as Controller
@@ -83,7 +85,13 @@ class SimulatedDevices:
     """Controllers with reaction times, and drivers that publish, withdraw and change slices."""
 
     def __init__(
-        self, loop: VirtualLoop, store: Store, api: LocalApi, clock: LoopClock, random: Random
+        self,
+        loop: VirtualLoop,
+        store: Store,
+        api: LocalApi,
+        clock: LoopClock,
+        random: Random,
+        gates: FeatureGates,
     ) -> None:
         self._api = api
         self._random = random
@@ -92,6 +100,7 @@ class SimulatedDevices:
             api.create(TEMPLATES, template(kind))
         for name in SHARED_CLAIMS:
             api.create(CLAIMS, claim(name, random.choice(CLAIM_TEMPLATES)))
+        groups = (POD_GROUPS,) if gates.DRAWorkloadResourceClaims else ()
         self.controllers = SlowControllers(
             loop,
             store,
@@ -99,7 +108,8 @@ class SimulatedDevices:
             clock,
             random,
             names=(Controller.name, GarbageCollector.name),
-            resources=("pods", "nodes", CLAIMS, SLICES),
+            resources=("pods", "nodes", CLAIMS, SLICES, *groups),
+            gates=gates,
         )
 
     def equip(self, node: JsonObject) -> None:

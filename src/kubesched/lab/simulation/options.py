@@ -25,8 +25,10 @@ GROUPS: Final = 0.5
 GROUP_GATES = ("TopologyAwareWorkloadScheduling", "PodGroupPreemptionPolicy")
 """Gates beside GenericWorkload, each in half of the worlds with groups.
 
-Half of those with the first have CompositePodGroup, too.
+Half of those with the first have CompositePodGroup, too, and most of those with devices
+GROUP_CLAIMS.
 """
+GROUP_CLAIMS = "DRAWorkloadResourceClaims"
 EPISODES = {
     "rejected at Permit": "",
     "event in flight": "",
@@ -215,6 +217,8 @@ def with_groups(options: Options, random: Random) -> Options:
     extras = options.extras
     if "tight" not in extras and random.random() < 0.7:  # groups that preempt are rare otherwise
         extras = (*extras, "tight")
+    if "devices" in extras and random.random() < 0.8:
+        gates += (GROUP_CLAIMS,)
     reference = DEFAULT_REFERENCE.version
     gates = ("GenericWorkload", *gates)
     return replace(options, reference=reference, gates=gates, extras=extras)

@@ -181,25 +181,39 @@ def pod_group(name: str, member: JsonObject, size: int, random: Random) -> JsonO
     return {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
 
 
-def composite(group: JsonObject, member: JsonObject, random: Random) -> JsonObject:
-    """A composite group for groups with this one's priority, which becomes its child."""
+def share_claims(group: JsonObject, member: JsonObject, random: Random) -> None:
+    """Let the group have claims of its members, which share them."""
+    MIXES["devices"](member, random)
+    claims = member["spec"]["resourceClaims"]
+    group["spec"]["resourceClaims"] = claims[: random.choice((1, len(claims)))]
+
+
+def composites(group: JsonObject, member: JsonObject, random: Random) -> list[JsonObject]:
+    """A composite group for groups with this one's priority, which becomes its child.
+
+    Perhaps with a root above. Composites of an earlier group with the same names are kept.
+    """
     spec, asked = group["spec"], {"priorityClassName", "preemptionPolicy"}
     priority_class = member["spec"].get("priorityClassName")
     if priority_class is not None:
         spec["priorityClassName"] = priority_class
         spec["preemptionPolicy"] = PREEMPTION_POLICIES[priority_class.endswith("-never")]
-    name = f"c-{priority_class or 'default'}"
     spec["workloadRef"] = {"workloadName": "w", "templateName": "t"}
-    spec["parentCompositePodGroupName"] = name
-    gang = {"gang": {"minGroupCount": random.choice((1, 1, 2))}}
-    return {
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {
+    made: list[JsonObject] = []
+    for level in ("c", "root")[: random.choice((1, 2))]:
+        name = f"{level}-{priority_class or 'default'}"
+        (made[-1]["spec"] if made else spec)["parentCompositePodGroupName"] = name
+        gang = {"gang": {"minGroupCount": random.choice((1, 1, 2))}}
+        composite: JsonObject = {
             "schedulingPolicy": {"basic": {}} if random.random() < 0.3 else gang,
+            "disruptionMode": {random.choice(("single", "all")): {}},
             "workloadRef": spec["workloadRef"],
             **{field: spec[field] for field in sorted(asked & spec.keys())},
-        },
-    }
+        }
+        if random.random() < 0.3:
+            composite["schedulingConstraints"] = {"topology": [{"key": ZONE}]}
+        made.append({"metadata": {"name": name, "namespace": "default"}, "spec": composite})
+    return made
 
 
 def group_name(pod: JsonObject) -> str:
