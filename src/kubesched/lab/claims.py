@@ -36,13 +36,15 @@ class Claims:
 
     def __init__(self, client: RestClient) -> None:
         self._client = client
+        self._has_devices = False
         self._templates: dict[tuple[str, str], Json] = {}
         self._made: dict[tuple[str, str], list[str]] = {}
         """Namespace and name of a pod -> the claims created for it."""
 
     def learn(self, manifests: Iterable[Json]) -> None:
-        """Remember the templates among these objects."""
+        """Remember the templates among these objects, and whether there are devices."""
         for manifest in manifests:
+            self._has_devices |= manifest["kind"] == "DeviceClass"
             if manifest["kind"] == "ResourceClaimTemplate":
                 metadata = manifest["metadata"]
                 self._templates[metadata["namespace"], metadata["name"]] = manifest
@@ -80,7 +82,7 @@ class Claims:
 
     async def release(self) -> bool:
         """Release reservations of finished or deleted pods; returns whether there were any."""
-        if not self._templates:
+        if not self._has_devices:
             return False
         alive = {
             pod.metadata.uid
@@ -117,6 +119,18 @@ class Claims:
         await self._client.patch(
             ResourceClaim, claim.metadata.name, claim.metadata.namespace, change
         )
+
+    async def held(self) -> tuple[str, ...]:
+        """The devices of all claims, and who they are reserved for."""
+        if not self._has_devices:
+            return ()
+        claims = (await self._client.list(ResourceClaim)).items
+        users = (
+            f"{claim.metadata.name} for {user.resource} {user.name}"
+            for claim in claims
+            for user in claim.status.reserved_for or ()
+        )
+        return tuple(sorted([*users, *(line for claim in claims for line in devices_of(claim))]))
 
     async def devices(self, pod: Pod) -> tuple[str, ...]:
         """The devices held by a placed pod's claims."""

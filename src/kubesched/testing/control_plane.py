@@ -73,9 +73,10 @@ GROUP_GATES = (
     "PodGroupPreemptionPolicy",
     "CompositePodGroup",
 )
+GROUP_CLAIMS = "DRAWorkloadResourceClaims"
 SERVES_GROUPS = (
     "--runtime-config=api/all=true",
-    "--feature-gates=" + ",".join(f"{name}=true" for name in GROUP_GATES),
+    "--feature-gates=" + ",".join(f"{name}=true" for name in (*GROUP_GATES, GROUP_CLAIMS)),
     "--disable-admission-plugins=PodGroupProtection",  # no controller removes its finalizer here
 )
 """Flags of an API server with pod groups."""

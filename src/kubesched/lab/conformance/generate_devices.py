@@ -27,7 +27,7 @@ _USED = ("one", "one", "two", "large", "net", "first", "first", "near", "all-nic
 
 def devices(random: Random, namespaces: tuple[str, ...]) -> list[Json]:
     """All device objects that exist before the first node."""
-    made = [*_classes(), *_slices(random)]
+    made = [*device_classes(), *_slices(random)]
     for namespace in namespaces:
         made += [
             _object("ResourceClaimTemplate", name, {"spec": {"devices": claimed}}, namespace)
@@ -43,7 +43,7 @@ def _object(kind: str, name: str, spec: Json, namespace: str = "") -> Json:
     return {**named("resource.k8s.io/v1", kind, name, namespace), "spec": spec}
 
 
-def _classes() -> list[Json]:
+def device_classes() -> list[Json]:
     def of(name: str, *expressions: str, **spec: object) -> Json:
         selectors = [{"cel": {"expression": expression}} for expression in expressions]
         return _object("DeviceClass", name, {"selectors": selectors, **spec})
@@ -62,7 +62,7 @@ def _slices(random: Random) -> list[Json]:
     for number in range(_NODES):
         if chance(random, 70):
             node = f"n{number:03}"
-            made.append(_slice(GPU, node, gpus(random), nodeName=node))
+            made.append(slice_of(node, gpus(random)))
     for zone in ("z1", "z2", "z3"):
         if chance(random, 80):
             expression = {"key": ZONE, "operator": "In", "values": [zone]}
@@ -74,6 +74,16 @@ def _slices(random: Random) -> list[Json]:
             made.append(_slice(NIC, zone, nics, nodeSelector=selector))
     made.append(_slice(NIC, "global", [{"name": "g-0"}], allNodes=True))
     return made
+
+
+def slice_of(node: str, content: list[Json]) -> Json:
+    return _slice(GPU, node, content, nodeName=node)
+
+
+def claim_of_gpus(name: str, count: int) -> Json:
+    """A claim for devices of one node."""
+    requests = {"requests": [_exactly("r", "gpu", count=count)]}
+    return _object("ResourceClaim", name, {"devices": requests}, "default")
 
 
 def _slice(driver: str, pool: str, content: list[Json], **spec: object) -> Json:

@@ -11,15 +11,27 @@ from random import Random
 
 from msgspec import structs
 
+from kubesched.lab.conformance.generate_devices import (
+    claim_of_gpus,
+    device_classes,
+    gpus,
+    slice_of,
+)
 from kubesched.lab.conformance.generate_extenders import extended
 from kubesched.lab.conformance.generate_objects import priority_classes
 from kubesched.lab.conformance.sequences import ExtenderPolicy, Json, Sequence, Step, named
-from kubesched.testing.control_plane import GROUP_GATES
+from kubesched.testing.control_plane import GROUP_CLAIMS, GROUP_GATES
 
 _GATES = (GROUP_GATES[:1], GROUP_GATES[:2], GROUP_GATES)
 
 _CONFIGURATION: Json = {"podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 1}
 """A failed group is soon tried again, so that a step ends with what its cluster allows."""
+
+_DEVICES = 0.4
+"""Share of sequences with devices and claims, which one group has, its members share, or each has.
+
+At most one per pod: of several that are in the way, kube-scheduler deallocates one at random.
+"""
 
 _HOST = "kubernetes.io/hostname"
 _POLITE = "high-but-polite"
@@ -35,6 +47,8 @@ class _Composer:
         self._seed = seed
         self._random = Random(f"groups {seed}")
         self._gates = self._random.choice(_GATES)
+        self._devices = Random(f"devices of groups {seed}")
+        self._has_devices = self._devices.random() < _DEVICES
         self._nodes: list[str] = []
         self._fillers: list[str] = []
         self._groups = 0
@@ -43,6 +57,11 @@ class _Composer:
     def compose(self) -> Sequence:
         random = self._random
         objects = priority_classes()
+        if self._has_devices:
+            objects += device_classes()
+            for number in range(1, 9):
+                devices = gpus(self._devices)[: self._devices.randint(0, 3)]
+                objects += [slice_of(f"n{number}", devices)] if devices else []
         for _ in range(random.randint(2, 5)):
             # As steps: a scheduler that starts lists nodes in any order, and ties follow it.
             node = self._node()
@@ -56,6 +75,7 @@ class _Composer:
             else:
                 self._play_group()
         gates = dict.fromkeys(self._gates, True)
+        gates |= {GROUP_CLAIMS: True} if self._has_devices else {}
         configuration, extenders = self._extenders()
         return Sequence(self._steps, objects, self._seed, configuration, extenders, gates)
 
@@ -133,6 +153,7 @@ class _Composer:
         priority = random.choice(("", "low", "middle", "high", "high", _POLITE))
         group = self._group(name, priority, policy, "")
         members = self._members(name, size, priority)
+        self._share_claims(group, members)
         if random.random() < 0.3:
             self._create(*members)
             self._create(group, compared=False)
@@ -158,6 +179,7 @@ class _Composer:
             policy: Json = {"gang": {"minCount": size}}
             group = self._group(child, priority, policy, root)
             last = self._members(child, size, priority)
+            self._share_claims(group, last)
             self._create(group, compared=False)
             self._create(*last)
             self._let_go(last[0])
@@ -181,6 +203,24 @@ class _Composer:
         if random.random() < 0.06:  # not what the group says
             members[-1]["spec"]["priorityClassName"] = "middle"
         return members
+
+    def _share_claims(self, group: Json, members: list[Json]) -> None:
+        """Let members use a claim of their group, one that they share, or one each."""
+        if not self._has_devices:
+            return
+        random, name = self._devices, group["metadata"]["name"]
+        kind = random.choice(("group", "group", "members", "each", ""))
+        count = random.choice((1, 1, 2))
+        if kind and kind != "each":
+            self._create(claim_of_gpus(name, count), compared=False)
+        for member in members if kind else ():
+            named = name
+            if kind == "each":
+                named = member["metadata"]["name"]
+                self._create(claim_of_gpus(named, 1), compared=False)
+            member["spec"]["resourceClaims"] = [{"name": "d", "resourceClaimName": named}]
+        if kind == "group":
+            group["spec"]["resourceClaims"] = members[0]["spec"]["resourceClaims"]
 
     # -- changes -----------------------------------------------------------------------------------
 
@@ -211,6 +251,8 @@ class _Composer:
         else:
             late = _pod(f"{name}-late{len(self._steps)}", "1", _priority(group), name)
             late["metadata"]["labels"] = {"app": name}
+            if claims := group["spec"].get("resourceClaims"):
+                late["spec"]["resourceClaims"] = claims
             self._create(late)
             members.append(late)
 

@@ -48,8 +48,13 @@ class GroupPlayer(ProcessPlayer):
         await self.carry_out(at, step)
         if step.asks_for_decision:
             await self._quiet()
+            if await self._claims.release():
+                await self._quiet()
             gone = set(pods.deleted[gone_before:]) - {step.key}
-            self.outcome.decisions[at] = Decision(victims=tuple(sorted(gone)), seen=self._seen())
+            held = await self._claims.held()
+            self.outcome.decisions[at] = Decision(
+                victims=tuple(sorted(gone)), devices=held, seen=self._seen()
+            )
 
     async def _clear(self, group: str) -> None:
         """Delete pods without a node, except those of the group that is about to come.

@@ -28,7 +28,27 @@ def test_a_seed_means_one_sequence_and_all_kinds_of_steps_come():
         ("patch", "Node"),
     ):
         assert steps[step] > 0, step
-    assert len({tuple(each.gates) for each in made}) == 3
+    assert len({tuple(each.gates) for each in made}) == 6
+
+
+def test_groups_have_claims_and_members_share_them_or_have_their_own():
+    made = [group_sequence(f"1/{number}") for number in range(60)]
+    steps = [step.object for each in made for step in each.steps if step.action == "create"]
+
+    def claims(kind):
+        entries = (obj["spec"].get("resourceClaims") or () for obj in steps if obj["kind"] == kind)
+        return {entry["resourceClaimName"] for each in entries for entry in each}
+
+    made_before = {obj["metadata"]["name"] for obj in steps if obj["kind"] == "ResourceClaim"}
+    assert claims("PodGroup") < claims("Pod") <= made_before
+    assert any("-" in name for name in claims("Pod")), "claims of single members"
+    for each in made:
+        classes = [obj for obj in each.objects if obj["kind"] == "DeviceClass"]
+        assert bool(classes) == ("DRAWorkloadResourceClaims" in each.gates)
+
+
+def test_sequences_end_with_a_comparison():
+    made = [group_sequence(f"1/{number}") for number in range(60)]
     assert all(each.steps[-1].asks_for_decision for each in made)
 
 
