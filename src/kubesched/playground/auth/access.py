@@ -10,7 +10,6 @@ from typing import Literal, TypeAlias
 from kubesched.base.clock import Clock
 from kubesched.base.errors import Forbidden
 from kubesched.playground.auth.bootstrap_roles import create_roles
-from kubesched.playground.auth.claim_status import ClaimStatusCheck
 from kubesched.playground.auth.rbac import Attributes, RbacAuthorizer
 from kubesched.playground.auth.tokens import ServiceAccountTokens
 from kubesched.playground.registry.rest_storage import RestStorage
@@ -19,7 +18,6 @@ from kubesched.playground.registry.users import ADMINISTRATOR, AUTHENTICATED, Us
 Authorization: TypeAlias = Literal["allow", "rbac"]
 
 EVERYTHING_ALLOWED = "every authenticated user is an administrator here"
-_NODE_HEADER = "impersonate-extra-authentication.kubernetes.io%2fnode-name"
 _ACCOUNT = "system:serviceaccount:"
 
 
@@ -37,7 +35,6 @@ class AccessControl:
         if authorization == "rbac":
             create_roles(registry)
             self.rbac = RbacAuthorizer(registry)
-            registry.status_checks.append(ClaimStatusCheck(self.rbac))
 
     def authenticate(self, token: str) -> User | None:
         """The user a bearer token belongs to."""
@@ -80,15 +77,5 @@ class AccessControl:
         groups = tuple([group for part in parts if (group := part.strip())])
         for group in groups:
             self.require(user, Attributes(verb="impersonate", resource="groups", name=group))
-        node = headers.get(_NODE_HEADER, "") if name.startswith(_ACCOUNT) else ""
-        if node:
-            extra = Attributes(
-                verb="impersonate",
-                group="authentication.k8s.io",
-                resource="userextras",
-                subresource="authentication.kubernetes.io/node-name",
-                name=node,
-            )
-            self.require(user, extra)
         groups = (*groups, AUTHENTICATED) if groups else acting.groups
-        return User(acting.name, groups, node=node)
+        return User(acting.name, groups)

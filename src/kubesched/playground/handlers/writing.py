@@ -55,8 +55,6 @@ def write_options(call: Call) -> WriteOptions:
     return WriteOptions(
         manager=manager or agent.partition("/")[0][:_MAX_MANAGER_LENGTH] or "unknown",
         dry_run=dry_run == "All",
-        user=request.user,
-        verb="patch" if request.method == "PATCH" else "update",
     )
 
 

@@ -57,7 +57,6 @@ from kubesched.playground.registry.strategy import (
     Defaulter,
     Strategy,
 )
-from kubesched.playground.registry.users import User
 from kubesched.playground.storage.store import Collection, Entry, Store
 
 T = TypeVar("T")
@@ -74,10 +73,6 @@ class WriteOptions:
     manager: str = ""
     """Field manager of this write; if empty, field ownership is not tracked."""
     dry_run: bool = False
-    user: User | None = None
-    """The requesting user; None for the process itself."""
-    verb: str = "update"
-    """How an existing object is written: `update` or `patch`."""
 
 
 NO_OPTIONS = WriteOptions()
@@ -118,9 +113,7 @@ class RestStorage:
         self._kinds = kinds
         self.custom_strategies: dict[ResourceInfo, Strategy] = {}
         self.checks: list[AdmissionCheck] = []
-        """Run last, after the kind's own rules; a check raises to reject the write."""
-        self.status_checks: list[AdmissionCheck] = []
-        """Checks of status writes, for which `checks` do not run."""
+        """Run last, after the kind's own rules, except for a status; a check raises to reject."""
         self.admits_service_accounts = False
         """Whether pods need an existing service account, and get its token mounted."""
         self._derived: dict[str, tuple[int, Any]] = {}
@@ -548,7 +541,9 @@ class RestStorage:
         subresource: str,
         options: WriteOptions,
     ) -> None:
-        for check in self.status_checks if subresource == "status" else self.checks:
+        if subresource == "status":
+            return
+        for check in self.checks:
             check(AdmissionRequest(self, resource, obj, old, subresource, options))
 
     def _put(

@@ -15,8 +15,6 @@ class User:
     name: str
     groups: tuple[str, ...] = (AUTHENTICATED,)
     uid: str = ""
-    node: str = ""
-    """The node of a service account's pod; only impersonation can state it."""
 
     @classmethod
     def of_certificate(cls, name: str, organizations: tuple[str, ...]) -> User:
