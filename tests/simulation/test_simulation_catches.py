@@ -46,6 +46,7 @@ from broken_schedulers import (
     TellsGroupsNothing,
     blind_to,
 )
+from scalar_look import TWINS, scalar_look
 
 from kubesched.app.simulated import SimulatedProcess
 from kubesched.insight.state.virtual_loop import SENDER
@@ -57,6 +58,7 @@ from kubesched.lab.simulation.run import SimulationResult, simulate
 from kubesched.lab.simulation.second_look import PROMISE
 from kubesched.lab.simulation.world import World
 from kubesched.playground.apimachinery.objects import JsonObject
+from kubesched.plugins.node_resources.strategies import LeastAllocated, MostAllocated
 
 MAX_SEEDS = 40
 
@@ -390,3 +392,17 @@ def test_every_promise_is_in_the_reference() -> None:
     reference = Path(__file__).parents[2] / "docs" / "reference" / "simulation.md"
     text = reference.read_text()
     assert [name for name in sorted(_promises()) if f"| {name} |" not in text] == []
+
+
+def test_a_rule_that_is_wrong_in_both_schedulers_is_caught_by_the_twins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(LeastAllocated, "_share", MostAllocated._share)
+    monkeypatch.setattr(LeastAllocated, "_shares", MostAllocated._shares)
+    options = replace(draw(Random("2/options"), faults=True), mixes=("plain",), nodes=4)
+    assert simulate(2, SimulatedProcess, options=options).is_good
+    with scalar_look() as compared:
+        outcome = simulate(2, SimulatedProcess, options=options)
+    assert compared
+    assert outcome.violation is not None
+    assert TWINS in outcome.violation.detail
