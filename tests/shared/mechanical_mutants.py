@@ -168,7 +168,7 @@ def _places(parts: tuple[str, ...]) -> list[tuple[str, tuple[str, int], ast.stmt
 
 
 def _functions(tree: ast.AST) -> Iterator[tuple[tuple[str, int], ast.FunctionDef]]:
-    """Functions of a module and of its classes, by name and line; what is inside belongs to them."""
+    """Functions of a module and of its classes, by name and line, with what is inside them."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.ClassDef):
             yield from _functions(node)

@@ -1,4 +1,4 @@
-"""The generator of mutants: each is one change, the same for the same number; a sample is caught."""
+"""Mutants by a generator are one change each, the same for the same number; a sample is caught."""
 
 from __future__ import annotations
 
