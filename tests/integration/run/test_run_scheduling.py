@@ -228,3 +228,17 @@ async def test_many_pods_are_spread_and_none_is_lost(cluster, run, count):
     assert {name: nodes.count(name) for name in set(nodes)} == {
         f"n{n}": count // 5 for n in range(5)
     }
+
+
+async def test_groups_that_are_not_served_are_named_and_nothing_is_scheduled(cluster, run):
+    """As kube-scheduler: without its groups a scheduler could bind a part of a gang."""
+    await cluster.add_node("n1")
+    await cluster.add_pod("plain")
+    scheduler = await run("--feature-gates=GenericWorkload=true", config=ALONE)
+    told = await scheduler.says('"Resource is not served"')
+    assert 'type="podgroups.scheduling.k8s.io"' in told
+    assert "--runtime-config=scheduling.k8s.io/v1beta1=true" in told
+    assert (await cluster.pod("plain")).spec.node_name == ""
+    await scheduler.terminated()
+    assert (await cluster.pod("plain")).spec.node_name == ""
+    assert scheduler.log.count('"Resource is not served"') == 1

@@ -112,6 +112,7 @@ class InformerFactory:
                 settings=self._settings,
                 restore=self.restore,
                 is_optional=issubclass(kind.record, CustomObject),
+                hint=_how_it_is_served(kind) if kind.is_preview else "",
             )
             informer.on_change = self.on_change
             self._entries[kind] = _Entry(informer, selection)
@@ -210,3 +211,10 @@ def _kind(kind: type[Any] | Kind[Any] | str) -> Kind[Any]:
             f'"{kind}" names no API kind; custom resources go by plural.version.group'
         )
     return named
+
+
+def _how_it_is_served(kind: Kind[Any]) -> str:
+    return (
+        f"an API server needs --runtime-config={kind.group}/{kind.version}=true and the feature "
+        "gate of the kind; nothing is scheduled until then, or with the gate off here"
+    )

@@ -79,6 +79,7 @@ class Informer(Generic[T]):
         settings: ReflectorSettings | None = None,
         restore: Restore | None = None,
         is_optional: bool = False,
+        hint: str = "",
     ) -> None:
         """`transform` trims each object once, in place; it keeps identity and revision."""
         self.name = name
@@ -99,6 +100,7 @@ class Informer(Generic[T]):
             settings=settings,
             restore=restore,
             is_optional=is_optional,
+            hint=hint,
         )
         self._clock = clock
         self._transform = transform

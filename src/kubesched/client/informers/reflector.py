@@ -151,8 +151,12 @@ class Reflector(Generic[T]):
         settings: ReflectorSettings | None = None,
         restore: Restore | None = None,
         is_optional: bool = False,
+        hint: str = "",
     ) -> None:
-        """With `is_optional`, a resource that the server does not have counts as empty."""
+        """With `is_optional`, a resource that the server does not have counts as empty.
+
+        `hint` is how to have a server serve it.
+        """
         self.name = name
         self.resource_version = ""
         """The revision the sink has reached; "" while a list is due."""
@@ -184,6 +188,7 @@ class Reflector(Generic[T]):
         self._failed_streams = 0
         self._restore = restore
         self._is_optional = is_optional
+        self._hint = hint
         self._distrusted = asyncio.Event()
         self._backoff = Backoff(
             self._settings.backoff_initial_s, self._settings.backoff_max_s, random
@@ -306,7 +311,12 @@ class Reflector(Generic[T]):
         self._confirm()
 
     def _note_failure(self, error: KubeschedError) -> None:
-        self.last_error = error
+        before, self.last_error = self.last_error, error
+        if self._hint and isinstance(error, NotFound):
+            if not isinstance(before, NotFound):  # told once, however often it is asked for
+                log.error("Resource is not served", error, type=self.name, hint=self._hint)
+            self._reached("", None)
+            return
         if isinstance(error, ClusterRestored):
             self._note_restore(error)
         if self.resource_version and self._makes_revision_useless(error):

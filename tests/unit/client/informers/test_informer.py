@@ -46,7 +46,7 @@ class Pauses:
 
 
 class Scene:
-    def __init__(self, collection, story, *, is_optional=False, **settings) -> None:
+    def __init__(self, collection, story, *, is_optional=False, hint="", **settings) -> None:
         self.clock = ManualClock()
         self.pauses = Pauses(self.clock)
         self.collection = collection
@@ -58,6 +58,7 @@ class Scene:
             sleep=self.pauses,
             settings=ReflectorSettings(**settings),
             is_optional=is_optional,
+            hint=hint,
         )
         self.informer.add_event_handler(story.handler)
 
@@ -502,6 +503,19 @@ async def test_handlers_see_the_store_already_changed(collection, story):
         collection.delete("a")
         await scene.until(lambda: len(seen) == 2)
     assert seen == [True, True]
+
+
+async def test_a_resource_that_is_not_served_is_waited_for_and_told_once(collection, story, caplog):
+    """A gate of the scheduler is on, and that of the API server is off."""
+    collection.create("a")
+    collection.faults.extend([NotFound("no such resource")] * 5)
+    async with Scene(collection, story, hint="use the flag").running() as scene:
+        assert len(scene.pauses.made) >= 5, "not synced before it is served"
+        await scene.until_equal()
+    assert [call for call, _ in story.calls] == ["add"]
+    assert caplog.text.count("Resource is not served") == 1
+    assert "use the flag" in str([vars(record) for record in caplog.records])
+    assert "Failed to watch" not in caplog.text
 
 
 async def test_an_optional_resource_that_is_not_served_is_empty_until_it_is(
