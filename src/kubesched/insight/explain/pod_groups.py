@@ -149,8 +149,20 @@ def _short_of_pods(cycles: GroupCycles, root: Group | None) -> list[str]:
         if state is None or state.group is None or len(state.pods) >= min_count(state.group):
             continue
         count = f"{len(state.pods)} of minCount {min_count(state.group)} pods"
-        told.append(f"{count} of PodGroup {leaf.namespace}/{leaf.name} exist")
+        others = _of_other_schedulers(cycles, leaf)
+        beside = f" beside {others} of other schedulers, which count with a node" if others else ""
+        told.append(f"{count} of PodGroup {leaf.namespace}/{leaf.name} exist{beside}")
     return told
+
+
+def _of_other_schedulers(cycles: GroupCycles, leaf: GroupKey) -> int:
+    """Members that wait for another scheduler."""
+    listers = next(iter(cycles.frameworks.values())).handle.listers
+    return sum(
+        group_of(pod) == leaf and pod.spec.scheduler_name not in cycles.frameworks
+        for pod in (() if listers is None else listers.of(Pod).list())
+        if not pod.spec.node_name
+    )
 
 
 def explain_group(
@@ -274,7 +286,8 @@ class _GroupStory:
         if group is not None and root.key == self.leaf and placed:
             quorum = placed + self.scheduled
             if quorum < min_count(group) and self.known >= quorum:
-                found.append(f"minCount {quorum}: {placed} pods would start")
+                pods = "1 pod" if placed == 1 else f"{placed} pods"
+                found.append(f"minCount {quorum}: {pods} would start")
         if group is not None and root.key == self.leaf and self.known < min_count(group):
             missing = min_count(group) - self.known
             if self._starts(framework, _with_copies(root, missing)):

@@ -63,6 +63,19 @@ def test_a_gang_that_fits():
     assert (told.message, told.helps, told.domains, told.preemption) == ("", [], [], None)
 
 
+def test_members_of_other_schedulers_are_told_apart():
+    with Groups(4) as world:
+        world.group("g", 2)
+        world.pods("g", "a")
+        world.pods("g", "b", schedulerName="other")
+        told = explained(world)
+    assert told.summary == (
+        "waiting: 1 of minCount 2 pods of PodGroup default/g exist beside 1 of other schedulers, "
+        "which count with a node. Otherwise 1 of 1 pending pods would find a node."
+    )
+    assert told.helps[0] == "minCount 1: 1 pod would start"
+
+
 def test_a_gang_that_does_not_fit():
     with Groups(2) as world:
         world.group("g", 3)
