@@ -62,6 +62,12 @@ def test_what_was_said_counts_but_not_how_often():
     }
 
 
+def test_members_that_lost_a_race_for_their_claim_are_not_compared():
+    lost = failed("claim default/c got allocated elsewhere in the meantime")
+    said = summary({"a": [GATED, lost, {"node": "n1"}]}, {})
+    assert said["pods"] == {"a": [GATED, {"node": "n1"}]}
+
+
 def test_texts_of_the_first_of_several_placements_are_left_out():
     text = "0/{} placements are available, first placement status: x"
     for count, left in ((1, [failed("a"), failed("b")]), (2, [{"reason": "Unschedulable"}])):
