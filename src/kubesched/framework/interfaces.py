@@ -270,7 +270,7 @@ class ScorePlugin(_ScorePhase):
         cls.scores_columns = cls.score_nodes is not ScorePlugin.score_nodes
         cls.normalizes = cls.normalize_scores is not ScorePlugin.normalize_scores
 
-    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | int | Status:
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Levels | int | Status:
         """A raw score per node of the view, or one integer if all nodes have the same score.
 
         The view may contain infeasible nodes; their scores are ignored.
@@ -286,7 +286,8 @@ class ScorePlugin(_ScorePhase):
     ) -> Levels | Status:
         """The final scores as a new array, from the raw `scores` of the feasible `nodes`.
 
-        If `score_nodes` returned one integer, `scores` holds only that integer.
+        They have 64 bits unless `score_nodes` returned 32. If it returned one integer, `scores`
+        holds only that integer.
         """
         return scores
 
@@ -428,5 +429,5 @@ def default_normalize(scores: Ints, *, reverse: bool = False) -> Ints:
     highest = max(int(scores.max(initial=0)), 0)
     if highest == 0:
         return np.full_like(scores, MAX_NODE_SCORE) if reverse else scores
-    scaled = scores * MAX_NODE_SCORE // highest
+    scaled = scores.astype(np.int64, copy=False) * MAX_NODE_SCORE // highest
     return MAX_NODE_SCORE - scaled if reverse else scaled

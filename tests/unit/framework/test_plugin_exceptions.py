@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 
+import numpy as np
 import pytest
 
 from kubesched.base.errors import KubeschedError, describe
@@ -54,6 +55,22 @@ def test_the_traceback_is_logged_once_for_each_place(caplog):
 
     guard.raised("", caught(lambda: 1 // 0))
     assert len(caplog.records) == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (np.int8, np.int64),
+        (np.int16, np.int64),
+        (np.uint16, np.int64),
+        (np.int32, np.int32),
+        (np.int64, np.int64),
+    ],
+)
+def test_raw_scores_have_32_or_64_bits(given, kept):
+    scores = guard.checked_scores(None, np.array([1, 2], dtype=given), 2)
+    assert scores.dtype == kept
+    assert scores.tolist() == [1, 2]
 
 
 def test_what_is_remembered_is_bounded(monkeypatch, caplog):

@@ -415,6 +415,16 @@ def test_existing_preferences_can_be_ignored() -> None:
     assert scores(plugin, app("new", "web"), table) is SKIP
 
 
+def test_scores_of_64_bits_equal_those_of_32(plugin, monkeypatch) -> None:
+    pods = [app(f"x{at}", "db", ("a1", "a1", "b1")[at % 3]) for at in range(20)]
+    pod = make_pod("new").preferred_pod_term("podAffinity", 100, ZONE, app="db")
+    pod.preferred_pod_term("podAntiAffinity", 77, HOSTNAME, app="db")
+    short = scores(plugin, pod, three_nodes(*pods))
+    monkeypatch.setattr("kubesched.plugins.inter_pod_affinity.scoring._SMALL", 0)
+    assert scores(plugin, pod, three_nodes(*pods)) == short
+    assert len(set(short.values())) == 3
+
+
 def test_no_difference_scores_nothing(plugin) -> None:
     table = three_nodes(app("x", "db", "a1"), app("y", "db", "b1"))
     pod = make_pod("new").preferred_pod_term("podAffinity", 5, ZONE, app="db")

@@ -361,6 +361,14 @@ def test_soft_hostname_scores(plugin, counts, max_skew, expected) -> None:
     assert list(found.values()) == expected
 
 
+def test_scores_too_large_for_32_bits(plugin) -> None:
+    max_skew, counts = 2**31 - 1, [300, 0, 7]
+    raw = [round(count * natural_log(len(counts) + 2)) + max_skew - 1 for count in counts]
+    low, high = min(raw), max(raw)
+    found = scores(plugin, soft_pod(max_skew, HOSTNAME), spread_over(counts))
+    assert list(found.values()) == [100 * (low + high - score) // high for score in raw]
+
+
 def test_two_soft_constraints_add_up(plugin) -> None:
     # The worked example: (zone count, node count) = (3,1), (3,0), (1,1) over three of four nodes.
     table = cluster(

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from kubesched.api.core_v1 import Node
 
 Ints = npt.NDArray[np.int64]
-Levels = npt.NDArray[np.int16 | np.int64]
-"""Weighted scores, in the smallest integer type that holds them."""
+Levels = npt.NDArray[np.int16 | np.int32 | np.int64]
+"""Scores, in an integer type that holds them: passes over large columns cost by the byte."""
 Ids = npt.NDArray[np.int32]
 Mask = npt.NDArray[np.bool_]
 Indices = npt.NDArray[np.intp]

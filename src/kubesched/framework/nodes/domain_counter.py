@@ -166,7 +166,7 @@ class DomainCounter:
     def _build(self) -> None:
         domains = self._domains
         self._version = domains.version
-        counts: Ints = np.zeros(len(domains.nodes), dtype=np.int64)
+        counts: Ids = np.zeros(len(domains.nodes), dtype=np.int32)
         self._hold(counts)
         cells, domain_of = self._cells, domains.cells
         for row, count in self._source.held():
@@ -175,7 +175,7 @@ class DomainCounter:
                 cells[domain] += count
         self._total = int(counts.sum())
 
-    def _hold(self, counts: Ints) -> None:
+    def _hold(self, counts: Ids) -> None:
         self._counts = counts
         self._cells = memoryview(counts)  # type: ignore[arg-type]  # buffer protocol
         self._smallest: int | None = None
@@ -205,7 +205,7 @@ class DomainCounter:
     # -- reading -----------------------------------------------------------------------------------
 
     @property
-    def counts(self) -> Ints:
+    def counts(self) -> Ids:
         """Pods by value id."""
         if not self._version:
             self._build()

@@ -220,7 +220,7 @@ class NodeColumns:
 class PassingColumns(NodeColumns):
     """The rows selected by a mask over all used rows; row indices are computed on first use."""
 
-    __slots__ = ("is_whole", "mask")
+    __slots__ = ("_many", "is_whole", "mask")
 
     def __init__(self, table: NodeTable, mask: Mask) -> None:
         self.table = table
@@ -228,6 +228,8 @@ class PassingColumns(NodeColumns):
         self._length = int(np.count_nonzero(mask))
         self.is_whole = self._length == len(mask)
         """True if every row passes: columns are then slices, not copies."""
+        self._many = len(mask) - len(mask) // 64
+        """With more rows than this, a mask, which copies runs of rows, is faster than indices."""
         self._rows = slice(0, self._length) if self.is_whole else None
 
     def _find_rows(self) -> Rows:
@@ -236,6 +238,8 @@ class PassingColumns(NodeColumns):
     def part_of(self, column: npt.NDArray[S]) -> npt.NDArray[S]:
         if self.is_whole:
             return column[: self._length]
+        if self._length > self._many:
+            return column[: len(self.mask)][self.mask]
         return column.take(self.row_indices())
 
     def number_of_values(self, key: str, among: Mask | None = None) -> int:

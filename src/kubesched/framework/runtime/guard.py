@@ -9,13 +9,15 @@ import numpy as np
 from kubesched.base.errors import KubeschedError, describe
 from kubesched.base.logs import get_logger
 from kubesched.framework.interfaces import Plugin
-from kubesched.framework.nodes.columns import Ints, Levels, Mask
+from kubesched.framework.nodes.columns import Levels, Mask
 from kubesched.framework.status import Status, error_status
 from kubesched.framework.verdicts import Verdicts
 
 log = get_logger(__name__)
 
 MAX_LOGGED = 1000
+_KEPT = tuple(map(np.dtype, (np.int16, np.int32, np.int64)))
+"""Types of scores that are not converted."""
 _logged: set[tuple[str, int, type[Exception]]] = set()
 """File, line and type of exceptions whose traceback was logged."""
 
@@ -98,9 +100,10 @@ def checked_rejections(plugin: Plugin, verdicts: Verdicts, length: int) -> Mask:
     return verdicts.rejected
 
 
-def checked_scores(plugin: Plugin, scores: object, length: int) -> Ints:
-    """The scores as 64-bit integers."""
-    return checked_levels(plugin, scores, length).astype(np.int64, copy=False)
+def checked_scores(plugin: Plugin, scores: object, length: int) -> Levels:
+    """Raw scores: 32-bit integers as they are, others as 64-bit integers."""
+    levels = checked_levels(plugin, scores, length)
+    return levels.astype(np.int64) if levels.dtype == np.int16 else levels
 
 
 def checked_levels(plugin: Plugin, scores: object, length: int) -> Levels:
@@ -109,4 +112,4 @@ def checked_levels(plugin: Plugin, scores: object, length: int) -> Levels:
         raise WrongAnswer(f"{plugin.name} must return one score for each of {length} nodes")
     if scores.dtype.kind not in "iu":
         raise WrongAnswer(f"{plugin.name} must return integer scores, not {scores.dtype}")
-    return scores if scores.dtype == np.int16 else scores.astype(np.int64, copy=False)
+    return scores if scores.dtype in _KEPT else scores.astype(np.int64, copy=False)

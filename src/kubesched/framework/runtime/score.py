@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 
@@ -41,7 +42,7 @@ class ScoreOutcome:
         """Weighted scores of the plugins whose scores differ between nodes. Read-only."""
         self.constants: dict[str, int] = {}
         """Weighted scores of plugins that score all nodes equally."""
-        self.raw: dict[str, Ints | int] | None = None
+        self.raw: dict[str, Levels | int] | None = None
         """Scores before NormalizeScore, if they are to be kept."""
 
     @property
@@ -127,7 +128,7 @@ def run_score(
         if outcome.raw is not None:
             outcome.raw[name] = raw
         is_uniform = isinstance(raw, int)
-        given = np.array([raw], dtype=np.int64) if isinstance(raw, int) else raw
+        given: Levels = np.array([raw], dtype=np.int64) if isinstance(raw, int) else raw
         final = final_scores(plugin, state, pod, given, feasible)
         if isinstance(final, Status):
             outcome.error = final
@@ -141,7 +142,7 @@ def run_score(
 
 def raw_scores(
     plugin: ScorePlugin, state: CycleState, pod: Pod, nodes: NodeColumns
-) -> Ints | int | Status:
+) -> Levels | int | Status:
     """A raw score per node, one integer if all nodes score equally, or the error."""
     timer = state.timer
     try:
@@ -184,12 +185,12 @@ def _one_by_one(
 
 
 def final_scores(
-    plugin: ScorePlugin, state: CycleState, pod: Pod, raw: Ints, feasible: NodeColumns
+    plugin: ScorePlugin, state: CycleState, pod: Pod, scores: Levels, feasible: NodeColumns
 ) -> Levels | Status:
     """Normalized scores, checked to be in 0..100."""
-    scores: Levels = raw
     if plugin.normalizes:
         prefix = f'running Normalize on Score plugins: plugin "{plugin.name}" failed with: '
+        raw = cast("Ints", scores)  # what the plugin itself returned: it knows how many bits
         try:
             if state.timer is None:
                 answer = plugin.normalize_scores(state, pod, raw, feasible)

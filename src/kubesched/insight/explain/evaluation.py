@@ -247,7 +247,7 @@ def _score(framework: Framework, evaluation: Evaluation) -> None:
         if isinstance(raw, Status) or isinstance(final, Status):
             evaluation.scores.clear()
             return  # the attempt fails; its message gives the cause
-        final = final.astype(np.int64, copy=False)
+        raw, final = (points.astype(np.int64, copy=False) for points in (raw, final))
         weighted = final * framework.score_weights[plugin.name]
         columns = [np.broadcast_to(points, (len(view),)) for points in (raw, final, weighted)]
         evaluation.scores.append(PluginScores(plugin.name, *columns))

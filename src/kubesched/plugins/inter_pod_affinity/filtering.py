@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kubesched.api.core_v1 import Pod
-from kubesched.framework.nodes.columns import ABSENT, Ints, Mask
+from kubesched.framework.nodes.columns import ABSENT, Ids, Mask
 from kubesched.framework.nodes.domain_counter import DomainCounter
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.nodes.pod_index import Counter, Term
@@ -23,7 +23,7 @@ AFFINITY = unresolvable("node(s) didn't match pod affinity rules")
 ANTI_AFFINITY = unschedulable("node(s) didn't match pod anti-affinity rules")
 EXISTING_ANTI_AFFINITY = unschedulable("node(s) didn't satisfy existing pods anti-affinity rules")
 
-_AFFINITY, _ANTI, _EXISTING = 1, 2, 3
+_EXISTING, _ANTI, _AFFINITY = 1, 2, 3  # in reverse order of their checks
 _STATUSES = {_AFFINITY: AFFINITY, _ANTI: ANTI_AFFINITY, _EXISTING: EXISTING_ANTI_AFFINITY}
 
 Changes = dict[str, dict[str, int]]
@@ -85,7 +85,7 @@ class FilterState:
             (_AFFINITY, self._lacking_affinity(nodes) if self.affinity else None),
         ):
             if rejected is not None:
-                codes[rejected] = code
+                np.maximum(codes, rejected * np.int8(code), out=codes)
         return codes
 
     def _lacking_affinity(self, nodes: NodeColumns) -> Mask:
@@ -94,7 +94,10 @@ class FilterState:
             key = counted.term.topology_key
             counts = _counts(counted.domains, self._changed_affinity.get(key))
             # Nodes without the label read the last slot, which is 0.
-            here: Mask = counts.take(nodes.label_ids(key)) <= 0
+            ids = nodes.label_ids(key)
+            here: Mask = (
+                counts.take(ids) <= 0 if len(ids) < len(counts) else (counts <= 0).take(ids)
+            )
             lacks_pod = here if lacks_pod is None else lacks_pod | here
         assert lacks_pod is not None, "asked only if there are terms"
         if lacks_pod.any() and self.is_first_of_its_kind():
@@ -204,7 +207,7 @@ def _forbidden(
     return forbidden
 
 
-def _any_pods(counts: list[Ints], nodes: NodeColumns, key: str) -> Mask:
+def _any_pods(counts: list[Ids], nodes: NodeColumns, key: str) -> Mask:
     """Where any count is positive in the node's domain; all counts are over the same label."""
     ids, values = nodes.label_ids(key), len(nodes.label_column(key).values)
     if len(nodes) < values:
@@ -228,9 +231,7 @@ def _copied(changes: Changes) -> Changes:
     return {key: dict(values) for key, values in changes.items()}
 
 
-def _counts(
-    domains: DomainCounter, changes: dict[str, int] | None
-) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _counts(domains: DomainCounter, changes: dict[str, int] | None) -> Ids:
     if not changes:
         return domains.counts
     counts = domains.counts.copy()

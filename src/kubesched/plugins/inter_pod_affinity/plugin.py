@@ -164,7 +164,7 @@ class InterPodAffinity(
         state.write(PRE_SCORE_STATE, preferred)
         return None
 
-    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | Status:
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Levels | Status:
         preferred: ScoreState | None = state.get(PRE_SCORE_STATE)
         if preferred is None:
             return error_status(f'error reading "{PRE_SCORE_STATE}" from cycleState: not found')

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from kubesched.framework.interfaces import MAX_NODE_SCORE
-from kubesched.framework.nodes.columns import InternedColumn, Ints, Levels
+from kubesched.framework.nodes.columns import InternedColumn, Levels
 from kubesched.framework.nodes.domain_counter import DomainCounter
 from kubesched.framework.nodes.views import NodeColumns
-from kubesched.plugins.helper.by_value import by_value, extremes
+from kubesched.plugins.helper.extremes import extremes
+
+_SMALL: Final = 2**30
+"""Scores up to this, and the distance of two of them, fit in 32 bits."""
 
 
 class Contribution(NamedTuple):
@@ -35,35 +38,25 @@ def with_pods(contributions: Iterable[Contribution]) -> ScoreState | None:
     return list(by_column.values()) or None
 
 
-def raw_scores(state: ScoreState, nodes: NodeColumns) -> Ints:
-    """The weighted pods in each node's domains; the last slot, for unlabelled nodes, is 0."""
-    total: Ints | None = None
+def raw_scores(state: ScoreState, nodes: NodeColumns) -> Levels:
+    """The weighted pods in each node's domains; nodes without a label count no pods for it."""
+    largest = sum(abs(weight) * pods.total for _, group in state for pods, weight in group)
+    kind = np.int32 if largest < _SMALL else np.int64
+    total: Levels | None = None
     for column, contributions in state:
-        ids = nodes.part_of(column.ids)
-        if len(contributions) > 1 and len(column.values) <= len(nodes):
-            sums = np.zeros(len(column.values) + 1, dtype=np.int64)
-            for domains, weight in contributions:
-                counts = domains.counts[: len(column.values)]
-                sums[:-1] += counts if weight == 1 else weight * counts
-            total = _plus(total, sums.take(ids))
-        else:
-            for domains, weight in contributions:
-                pods = domains.counts.take(ids)
-                if weight != 1:
-                    pods *= weight
-                total = _plus(total, pods)
+        ids, values = nodes.part_of(column.ids), len(column.values)
+        by_node = len(nodes) < values
+        sums: Levels = np.zeros(len(nodes) if by_node else values + 1, dtype=kind)
+        for domains, weight in contributions:
+            pods = domains.counts.take(ids) if by_node else domains.counts[:values]
+            sums[: len(pods)] += pods if weight == 1 else np.multiply(pods, weight, dtype=kind)
+        here = sums if by_node else sums.take(ids)
+        total = here if total is None else total + here
     assert total is not None, "without contributions there is nothing to score"
     return total
 
 
-def _plus(total: Ints | None, more: Ints) -> Ints:
-    if total is None:
-        return more
-    total += more
-    return total
-
-
-def normalized(scores: Ints) -> Levels:
+def normalized(scores: Levels) -> Levels:
     """Scales scores from lowest = 0 to highest = 100; all 0 if they are equal.
 
     # Upstream divides before it multiplies, in doubles: 29/100 of the range gives 28.
@@ -71,11 +64,7 @@ def normalized(scores: Ints) -> Levels:
     lowest, highest = extremes(scores)
     if lowest == highest:
         return np.zeros(len(scores), dtype=np.int16)
-
-    def share(values: Ints) -> Ints:
-        shares = (values - lowest).astype(np.float64)
-        shares /= float(highest - lowest)
-        shares *= float(MAX_NODE_SCORE)
-        return shares.astype(np.int64)
-
-    return by_value(scores, lowest, highest, share)
+    shares = (scores - lowest).astype(np.float64)
+    shares /= float(highest - lowest)
+    shares *= float(MAX_NODE_SCORE)
+    return shares.astype(np.int16)

@@ -174,7 +174,7 @@ class PodTopologySpread(
         state.write(PRE_SCORE_STATE, weigh(counted, nodes, requires_all=requires_all))
         return None
 
-    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | Status:
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Levels | Status:
         soft: ScoreState | None = state.get(PRE_SCORE_STATE)
         if soft is None:
             return error_status(f'error reading "{PRE_SCORE_STATE}" from cycleState: not found')

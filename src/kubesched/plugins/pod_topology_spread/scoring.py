@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kubesched.framework.interfaces import MAX_NODE_SCORE
-from kubesched.framework.nodes.columns import ABSENT, Ints, Levels, Mask
+from kubesched.framework.nodes.columns import ABSENT, Levels, Mask
 from kubesched.framework.nodes.views import NodeColumns
-from kubesched.plugins.helper.by_value import by_value, extremes
+from kubesched.plugins.helper.extremes import extremes
 from kubesched.plugins.pod_topology_spread.constraints import HOSTNAME, Counted
 
 Floats = npt.NDArray[np.float64]
+
+_SMALL: Final = 2**23
+"""Raw scores up to this, times twice the highest final score, fit in 32 bits."""
 
 
 class SoftConstraint(NamedTuple):
@@ -63,43 +66,48 @@ def ignored_nodes(counted: tuple[Counted, ...], nodes: NodeColumns) -> Mask:
     return lacking
 
 
-def raw_scores(state: ScoreState, nodes: NodeColumns) -> Ints:
+def raw_scores(state: ScoreState, nodes: NodeColumns) -> Levels:
     """Weighted pods per node, rounded half away from zero. Lower is better."""
     if state is ALL_IGNORED:
-        return np.zeros(len(nodes), dtype=np.int64)
+        return np.zeros(len(nodes), dtype=np.int32)
+    largest = sum(
+        c.constraint.max_skew + c.counter.total * weight for c, weight in state.constraints
+    )
+    kind = np.int32 if largest < _SMALL else np.int64
     total: Floats | None = None
     for (constraint, counter, domains), weight in state.constraints:
-        ids = nodes.label_ids(constraint.topology_key)
-        if constraint.topology_key == HOSTNAME:
+        key = constraint.topology_key
+        if key == HOSTNAME:
             # Upstream: a host's own pods count whatever the inclusion policies say about the host.
             here: Floats = (
                 np.zeros(len(nodes))
                 if nodes.is_bare
-                else np.multiply(counter.per_row[nodes.rows], weight, dtype=np.float64)
+                else np.multiply(nodes.part_of(counter.per_row), weight, dtype=np.float64)
             )
         elif len(nodes) < len(domains.counts):
-            here = np.multiply(domains.counts.take(ids), weight, dtype=np.float64)
+            counts = domains.counts.take(nodes.label_ids(key))
+            here = np.multiply(counts, weight, dtype=np.float64)
         else:
             table: Floats = np.multiply(domains.counts, weight, dtype=np.float64)
             table += float(constraint.max_skew - 1)
             table[-1] = 0.0
             if len(state.constraints) == 1 and not state.has_ignored:
-                return _rounded(table).take(ids)
-            total = _plus(total, table.take(ids))
+                return _rounded(table, kind).take(nodes.label_ids(key))
+            total = _plus(total, table.take(nodes.label_ids(key)))
             continue
         here += float(constraint.max_skew - 1)
-        if nodes.may_lack(constraint.topology_key):
-            here[ids == ABSENT] = 0.0
+        if nodes.may_lack(key):
+            here[nodes.label_ids(key) == ABSENT] = 0.0
         total = _plus(total, here)
     assert total is not None, "a pod without soft constraints is skipped"
     if state.has_ignored:
         total[ignored_nodes(tuple(c.counted for c in state.constraints), nodes)] = 0.0
-    return _rounded(total)
+    return _rounded(total, kind)
 
 
-def _rounded(total: Floats) -> Ints:
+def _rounded(total: Floats, kind: type[np.int32 | np.int64]) -> Levels:
     total += 0.5
-    return total.astype(np.int64)  # never negative, so truncation rounds down
+    return total.astype(kind)  # never negative, so truncation rounds down
 
 
 def _plus(total: Floats | None, more: Floats) -> Floats:
@@ -109,7 +117,7 @@ def _plus(total: Floats | None, more: Floats) -> Floats:
     return total
 
 
-def normalized(state: ScoreState, scores: Ints, nodes: NodeColumns) -> Levels:
+def normalized(state: ScoreState, scores: Levels, nodes: NodeColumns) -> Levels:
     """Inverts raw scores to 0..100; ignored nodes get 0 and do not affect the extremes."""
     if state is ALL_IGNORED:
         return np.zeros_like(scores)
@@ -121,15 +129,9 @@ def normalized(state: ScoreState, scores: Ints, nodes: NodeColumns) -> Levels:
     lowest, highest = extremes(taking_part)
     if highest in (0, lowest) and ignored is None:
         return np.full(len(scores), MAX_NODE_SCORE, dtype=np.int16)
-
-    def reverse(values: Ints) -> Ints:
-        if highest == 0:
-            return np.full_like(values, MAX_NODE_SCORE)
-        reversed_: Ints = MAX_NODE_SCORE * (highest + lowest - values) // highest
-        return reversed_
-
-    # Ignored nodes have a raw score of 0, which may be below the others.
-    final = by_value(scores, 0, highest, reverse)
+    final = np.full(len(scores), MAX_NODE_SCORE, dtype=np.int16)
+    if highest:
+        final[:] = MAX_NODE_SCORE * (highest + lowest - scores) // highest
     if ignored is not None:
         final[ignored] = 0
     return final

@@ -21,7 +21,7 @@ from kubesched.framework.basis import filter_rules, is_lasting, score_rules
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Diagnosis
 from kubesched.framework.interfaces import ScorePlugin
-from kubesched.framework.nodes.columns import Indices, Ints, Levels, Mask
+from kubesched.framework.nodes.columns import Indices, Levels, Mask
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nodes.views import NodeColumns, PassingColumns
@@ -387,7 +387,7 @@ def nth(mask: Mask, number: int) -> int:
 
 
 def _final(
-    plugin: ScorePlugin, state: CycleState, pod: PodInfo, raw: Ints, feasible: NodeColumns
+    plugin: ScorePlugin, state: CycleState, pod: PodInfo, raw: Levels, feasible: NodeColumns
 ) -> Levels:
     final = final_scores(plugin, state, pod.pod, raw, feasible)
     if isinstance(final, Status):

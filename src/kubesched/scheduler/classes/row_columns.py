@@ -345,7 +345,7 @@ def _raw(plugin: ScorePlugin, state: CycleState, pod: Pod, nodes: NodeColumns) -
     raw = raw_scores(plugin, state, pod, nodes)
     if isinstance(raw, Status):
         raise Unfit
-    return raw
+    return raw if isinstance(raw, int) else raw.astype(np.int64, copy=False)
 
 
 def _where(mask: Mask, rows: Rows) -> Rows:

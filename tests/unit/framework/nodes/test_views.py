@@ -11,12 +11,12 @@ from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.nodes.views import NodeColumns, PassingColumns
 from kubesched.testing import make_node
 
-ROWS = 40
+ROWS = 140
 
 
 @pytest.fixture
 def table() -> NodeTable:
-    table = NodeTable(64)
+    table = NodeTable(256)
     for row in range(ROWS):
         node = make_node(f"n{row}")
         if row % 4:
@@ -25,15 +25,15 @@ def table() -> NodeTable:
     return table
 
 
-@pytest.mark.parametrize("missing", [0, 1, 2, 20, 39])
+@pytest.mark.parametrize("missing", [0, 1, 2, 20, 139])
 def test_a_mask_selects_what_its_rows_select(table, missing):
-    """The columns have room for more than the 40 rows."""
+    """The columns have room for more than the 140 rows."""
     rng = Random(missing)
     for _ in range(10):
         mask = np.ones(ROWS, dtype=np.bool_)
         mask[rng.sample(range(ROWS), missing)] = False
         by_mask, by_rows = PassingColumns(table, mask), NodeColumns(table, mask.nonzero()[0])
-        column = np.arange(64) * 3
+        column = np.arange(256) * 3
         expected = [3 * row for row in range(ROWS) if mask[row]]
         assert by_mask.part_of(column).tolist() == by_rows.part_of(column).tolist() == expected
         assert by_mask.label_ids("shelf").tolist() == by_rows.label_ids("shelf").tolist()
@@ -42,7 +42,7 @@ def test_a_mask_selects_what_its_rows_select(table, missing):
 def test_values_of_a_label_are_counted_among_the_rows(table):
     rng = Random(1)
     labels = [table.nodes[row].metadata.labels.get("shelf") for row in range(ROWS)]
-    for count in range(1, ROWS + 1):
+    for count in range(1, ROWS + 1, 3):
         rows = sorted(rng.sample(range(ROWS), count))
         mask = np.isin(np.arange(ROWS), rows)
         distinct = len({labels[row] for row in rows})
