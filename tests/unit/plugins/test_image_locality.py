@@ -210,7 +210,7 @@ def test_only_known_images_tie_answers_to_the_number_of_nodes():
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_scores_stay_while_the_premise_and_the_row_do(data):
     """Kept scores of rows that are not dirty are those that are computed anew, for as long as the

@@ -211,7 +211,7 @@ def test_any_history_ends_with_store_equal_to_server(new_collection, new_story, 
     caplog.set_level(logging.ERROR)
     machine = make_machine(new_collection, new_story)
     machine.TestCase.settings = settings(
-        max_examples=150,
+        max_examples=100,
         stateful_step_count=40,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow],

@@ -25,6 +25,9 @@ from kubesched.base.errors import (
 from kubesched.client import events
 from kubesched.client.event_series import event_name, shorten_note
 
+FULL = 2_000
+"""Events that fill a queue in tests which fill it: a twelfth of what there is room for."""
+
 # When the server does not help
 
 
@@ -148,9 +151,11 @@ async def test_the_longer_events_have_waited_the_more_writers_care_for_them(make
         assert stage.server.most_under_way == 3
 
 
-@pytest.mark.slow
 @virtual
-async def test_more_writers_write_the_fuller_the_queue_whatever_else_is_urgent(make_clock):
+async def test_more_writers_write_the_fuller_the_queue_whatever_else_is_urgent(
+    make_clock, monkeypatch
+):
+    monkeypatch.setattr(events, "MAX_QUEUED", FULL)
     async with running(make_clock(), writer_count=16, is_urgent=lambda: True) as stage:
         stage.server.delay_s = events.PATIENCE_S
         for number in range(events.MAX_QUEUED // 4):
@@ -170,9 +175,9 @@ async def test_more_writers_write_the_fuller_the_queue_whatever_else_is_urgent(m
 # Bounds
 
 
-@pytest.mark.slow
 @virtual
-async def test_a_full_queue_drops_and_counts(make_clock, caplog):
+async def test_a_full_queue_drops_and_counts(make_clock, caplog, monkeypatch):
+    monkeypatch.setattr(events, "MAX_QUEUED", FULL)
     async with running(make_clock()) as stage:
         for number in range(events.MAX_QUEUED + 50):
             stage.say(pod(f"web-{number}"))

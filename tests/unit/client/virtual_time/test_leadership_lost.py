@@ -213,7 +213,7 @@ candidates_drawn = st.tuples(
     end_at=st.integers(40, 150),
 )
 @settings(
-    max_examples=150,
+    max_examples=60,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

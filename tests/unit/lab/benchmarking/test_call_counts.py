@@ -15,23 +15,17 @@ def counts(calls=100.0, opcodes=1000.0, peak_bytes=5000.0, **functions):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("classes", [True, False], ids=["with classes", "without classes"])
-def test_counting_twice_gives_the_same(classes):
+def test_counting_twice_gives_the_same_and_leaves_nothing_hooked_in(classes):
+    trace = sys.gettrace(), sys.getprofile()
     (workload,) = find(["Basic/tiny"])
     first, second = (count(workload, classes=classes) for _ in range(2))
+    assert (sys.gettrace(), sys.getprofile()) == trace
     assert second.calls == pytest.approx(first.calls, rel=0.01)
     assert second.opcodes == pytest.approx(first.opcodes, rel=0.01)
     assert second.peak_bytes == pytest.approx(first.peak_bytes, abs=call_counts.SLACK_BYTES)
     assert first.opcodes > first.calls > 10
     assert any(name.startswith("scheduler.") for name in first.functions)
     assert not any(name.startswith(("lab.", "insight.")) for name in first.functions)
-
-
-@pytest.mark.slow
-def test_nothing_is_left_hooked_in():
-    trace = sys.gettrace(), sys.getprofile()
-    (workload,) = find(["Basic/tiny"])
-    count(workload, classes=True)
-    assert (sys.gettrace(), sys.getprofile()) == trace
 
 
 @pytest.mark.parametrize(
