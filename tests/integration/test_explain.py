@@ -99,7 +99,7 @@ def bare(obj: Pod | Node) -> Pod | Node:
 
 async def reported(client, names: set[str]) -> dict[str, str]:
     """The messages of all these pods, once there is one for each."""
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(300):
         while True:
             listed = await client.list_page(Pod, "default")
             messages = {

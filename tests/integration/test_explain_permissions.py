@@ -18,7 +18,7 @@ from kubesched.testing import make_node, make_pod
 
 RBAC = "rbac.authorization.k8s.io"
 FORBIDDEN = ("persistentvolumeclaims", "poddisruptionbudgets.policy")
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 
 
 @pytest.fixture

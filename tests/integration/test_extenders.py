@@ -75,7 +75,7 @@ def config_of(*extenders) -> str:
 
 
 async def until(condition) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(300):
         while not condition():  # noqa: ASYNC110  # conditions of several parties, none of which signals
             await asyncio.sleep(0.005)
 

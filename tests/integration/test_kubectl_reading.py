@@ -186,9 +186,9 @@ async def test_a_watch_prints_changes_as_they_happen(bare_cluster, kubectl):
 async def test_wait_returns_when_the_condition_holds(bare_cluster, kubectl):
     await running_pod(bare_cluster, kubectl)
     waiting = asyncio.create_task(
-        kubectl("wait", "pod/web", "--for=condition=Ready", "--timeout=30s")
+        kubectl("wait", "pod/web", "--for=condition=Ready", "--timeout=240s")
     )
-    gone = asyncio.create_task(kubectl("wait", "pod/web", "--for=delete", "--timeout=30s"))
+    gone = asyncio.create_task(kubectl("wait", "pod/web", "--for=delete", "--timeout=240s"))
     conditions = [{"type": "Ready", "status": "True"}]
     bare_cluster.api.patch(
         "pods", "default", "web", {"status": {"conditions": conditions}}, subresource="status"

@@ -263,7 +263,7 @@ async def test_custom_kinds_come_and_go(bare_cluster, kubectl, is_open):
         },
     }
     await kubectl("apply", "-f", "-", stdin=json.dumps(definition))
-    await kubectl("wait", "crd/things.example.com", "--for=condition=Established", "--timeout=10s")
+    await kubectl("wait", "crd/things.example.com", "--for=condition=Established", "--timeout=240s")
     thing = {
         "apiVersion": "example.com/v1",
         "kind": "Thing",
@@ -272,7 +272,7 @@ async def test_custom_kinds_come_and_go(bare_cluster, kubectl, is_open):
     }
     await kubectl("apply", "-f", "-", stdin=json.dumps(thing))
     assert (await kubectl("get", "th")).out.splitlines()[1].split() == ["t", "red"]
-    await kubectl("delete", "crd", "things.example.com", "--timeout=20s")
+    await kubectl("delete", "crd", "things.example.com", "--timeout=240s")
     assert (await kubectl.run("get", "th")).code == 1
 
 

@@ -16,7 +16,7 @@ from page_columns import unpack
 
 from kubesched.playground.cluster import ClusterSettings, EmbeddedCluster
 
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 NODE = {
     "metadata": {"name": "n1"},
     "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}},

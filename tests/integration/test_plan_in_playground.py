@@ -98,7 +98,7 @@ async def test_a_planned_drain_is_what_kubectl_drain_does(seed, tmp_path, kubect
         on_node = {_key(pod) for pod in _pods(api) if pod["spec"]["nodeName"] == node}
         plan = make_plan(_state(api), Changes(drain=[node]), ONE_WORKER)
 
-        timeout = "--timeout=12s" if plan.kept else "--timeout=50s"
+        timeout = "--timeout=12s" if plan.kept else "--timeout=240s"
         outcome = await kubectl.run("drain", node, "--ignore-daemonsets", timeout)
         await _until(changed, lambda: len(_pods(api)) == wanted and all(map(_is_tried, _pods(api))))
         pods = _pods(api)
@@ -143,7 +143,7 @@ async def test_a_planned_drain_sends_pods_where_kubectl_drain_sends_them(seed, t
         before = {_key(pod): pod["spec"]["nodeName"] for pod in _pods(api)}
         node = rng.choice(sorted(before.values()))
         plan = make_plan(_state(api), Changes(drain=[node]), UNSPREAD)
-        outcome = await kubectl.run("drain", node, "--timeout=50s")
+        outcome = await kubectl.run("drain", node, "--timeout=240s")
         await _until(changed, lambda: len(_pods(api)) == wanted and all(map(_is_ready, _pods(api))))
         came = [pod["spec"]["nodeName"] for pod in _pods(api) if _key(pod) not in before]
     assert outcome.code == 0, outcome.err

@@ -107,7 +107,7 @@ class Stage:
         await self.kubectl("apply", "-f", "-", stdin=json.dumps(listed))
 
     async def until(self, pod, condition):
-        await self.kubectl("wait", f"pod/{pod}", f"--for={condition}", "--timeout=50s")
+        await self.kubectl("wait", f"pod/{pod}", f"--for={condition}", "--timeout=240s")
 
     async def message(self, pod):
         path = "jsonpath={.status.conditions[?(@.type=='PodScheduled')].message}"

@@ -61,7 +61,7 @@ async def test_a_gang_waits_until_it_is_complete_and_leaves_with_its_pods(
     await apply(kubectl, group("gang", 3), *members("gang", range(2)))
     # A pod that came later is placed, the two that came before it wait for the third.
     await kubectl("run", "alone", "--image=web")
-    await kubectl("wait", "pod/alone", "--for=condition=PodScheduled", "--timeout=60s")
+    await kubectl("wait", "pod/alone", "--for=condition=PodScheduled", "--timeout=240s")
     assert not any(pod["spec"].get("nodeName") for pod in api.list("pods", "default", "gang")[0])
     assert rows(await kubectl("get", "podgroups")) == [
         ["NAME", "POLICY", "WORKLOAD", "STATUS"],
@@ -70,18 +70,18 @@ async def test_a_gang_waits_until_it_is_complete_and_leaves_with_its_pods(
 
     await apply(kubectl, *members("gang", [2]))
     await kubectl(
-        "wait", "podgroup/gang", "--for=condition=PodGroupInitiallyScheduled", "--timeout=60s"
+        "wait", "podgroup/gang", "--for=condition=PodGroupInitiallyScheduled", "--timeout=240s"
     )
     assert rows(await kubectl("get", "podgroup", "gang", "--no-headers")) == [
         ["gang", "Gang", "<none>", "Scheduled"]
     ]
-    await kubectl("wait", "pods", "-l", "gang=gang", "--for=condition=Ready", "--timeout=60s")
+    await kubectl("wait", "pods", "-l", "gang=gang", "--for=condition=Ready", "--timeout=240s")
 
     await kubectl("delete", "podgroup", "gang", "--wait=false")
     kept = api.get("podgroups.scheduling.k8s.io", "default", "gang")["metadata"]
     assert "deletionTimestamp" in kept
-    await kubectl("delete", "pods", "-l", "gang=gang", "--timeout=60s")
-    await kubectl("wait", "podgroup/gang", "--for=delete", "--timeout=60s")
+    await kubectl("delete", "pods", "-l", "gang=gang", "--timeout=240s")
+    await kubectl("wait", "podgroup/gang", "--for=delete", "--timeout=240s")
 
 
 async def test_a_job_is_scheduled_as_a_gang(running, kubectl):
@@ -96,14 +96,14 @@ async def test_a_job_is_scheduled_as_a_gang(running, kubectl):
     await apply(
         kubectl, {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
     )
-    await kubectl("wait", "job/train", "--for=jsonpath={.status.ready}=3", "--timeout=60s")
+    await kubectl("wait", "job/train", "--for=jsonpath={.status.ready}=3", "--timeout=240s")
     (group,) = (await kubectl("get", "podgroups", "-o", "json")).json["items"]
     assert group["spec"]["schedulingPolicy"] == {"gang": {"minCount": 3}}
     await kubectl(
-        "wait", "podgroups", "--all", "--for=condition=PodGroupInitiallyScheduled", "--timeout=60s"
+        "wait", "podgroups", "--all", "--for=condition=PodGroupInitiallyScheduled", "--timeout=240s"
     )
-    await kubectl("delete", "job", "train", "--timeout=60s")
-    await kubectl("wait", "podgroups", "--all", "--for=delete", "--timeout=60s")
+    await kubectl("delete", "job", "train", "--timeout=240s")
+    await kubectl("wait", "podgroups", "--all", "--for=delete", "--timeout=240s")
 
 
 async def test_kubectl_knows_the_kinds(running, kubectl):
@@ -174,7 +174,7 @@ async def test_a_gang_shares_a_claim_that_is_made_for_it(tmp_path, kubectl, even
         template = {**resource, "kind": "ResourceClaimTemplate", "metadata": {"name": "one"}}
         template["spec"] = {"spec": {"devices": {"requests": requests}}}
         await apply(kubectl, device_class, *slices, template, gang, *pods)
-        await kubectl("wait", "pods", "-l", "gang=gang", "--for=condition=Ready", "--timeout=60s")
+        await kubectl("wait", "pods", "-l", "gang=gang", "--for=condition=Ready", "--timeout=240s")
         (claim,) = api.list("resourceclaims.resource.k8s.io", "default")[0]
         nodes = {pod["spec"]["nodeName"] for pod in api.list("pods", "default", "gang")[0]}
         (result,) = claim["status"]["allocation"]["devices"]["results"]
@@ -182,8 +182,8 @@ async def test_a_gang_shares_a_claim_that_is_made_for_it(tmp_path, kubectl, even
         (user,) = claim["status"]["reservedFor"]
         assert (user["resource"], user["name"]) == ("podgroups", "gang")
 
-        await kubectl("delete", "pods", "-l", "gang=gang", "--timeout=60s")
-        await kubectl("delete", "podgroup", "gang", "--timeout=60s")
+        await kubectl("delete", "pods", "-l", "gang=gang", "--timeout=240s")
+        await kubectl("delete", "podgroup", "gang", "--timeout=240s")
         await eventually(
             running.cluster,
             lambda: not api.list("resourceclaims.resource.k8s.io", "default")[0],

@@ -71,7 +71,7 @@ class Cluster:
 
     async def gone(self, resource: str, name: str) -> None:
         """Wait until an object does not exist any more."""
-        await self.kubectl(f"wait --for=delete {resource}/{name} --timeout=30s")
+        await self.kubectl(f"wait --for=delete {resource}/{name} --timeout=240s")
 
     async def until(self, resource: str, claim: Any) -> None:
         """Wait until a claim about the cluster holds, looking at every change of a resource."""
@@ -165,29 +165,29 @@ async def cluster(tmp_path):
 
 async def test_a_deployment_is_created_scaled_rolled_and_rolled_back(cluster):
     await cluster.kubectl("create deployment web --image=web:1 --replicas=2")
-    out = await cluster.kubectl("rollout status deployment/web --timeout=30s")
+    out = await cluster.kubectl("rollout status deployment/web --timeout=240s")
     assert "successfully rolled out" in out
     await cluster.kubectl("scale deployment/web --replicas=4")
-    await cluster.kubectl("rollout status deployment/web --timeout=30s")
+    await cluster.kubectl("rollout status deployment/web --timeout=240s")
     assert len(cluster.pods("app=web")) == 4
     await cluster.kubectl("set image deployment/web web=web:2")
-    await cluster.kubectl("rollout status deployment/web --timeout=30s")
+    await cluster.kubectl("rollout status deployment/web --timeout=240s")
     history = await cluster.kubectl("rollout history deployment/web")
     assert history.split()[-4:] == ["1", "<none>", "2", "<none>"]
     await cluster.kubectl("rollout undo deployment/web")
-    await cluster.kubectl("rollout status deployment/web --timeout=30s")
+    await cluster.kubectl("rollout status deployment/web --timeout=240s")
     running = [
         pod["spec"]["containers"][0]["image"]
         for pod in cluster.pods("app=web")
         if not pod["metadata"].get("deletionTimestamp")
     ]
     assert running == ["web:1"] * 4
-    await cluster.kubectl("wait --for=condition=Available deployment/web --timeout=30s")
+    await cluster.kubectl("wait --for=condition=Available deployment/web --timeout=240s")
 
 
 async def test_describe_tells_the_story(cluster):
     await cluster.kubectl("create deployment web --image=web:1")
-    await cluster.kubectl("rollout status deployment/web --timeout=30s")
+    await cluster.kubectl("rollout status deployment/web --timeout=240s")
     deployment = await cluster.kubectl("describe deployment web")
     assert "ScalingReplicaSet" in deployment
     assert "Scaled up replica set" in deployment
@@ -200,12 +200,12 @@ async def test_describe_tells_the_story(cluster):
 
 async def test_pause_and_resume(cluster):
     await cluster.kubectl("create deployment web --image=web:1")
-    await cluster.kubectl("rollout status deployment/web --timeout=30s")
+    await cluster.kubectl("rollout status deployment/web --timeout=240s")
     await cluster.kubectl("rollout pause deployment/web")
     await cluster.kubectl("set image deployment/web web=web:2")
     assert {pod["spec"]["containers"][0]["image"] for pod in cluster.pods()} == {"web:1"}
     await cluster.kubectl("rollout resume deployment/web")
-    await cluster.kubectl("rollout status deployment/web --timeout=30s")
+    await cluster.kubectl("rollout status deployment/web --timeout=240s")
     await cluster.until(
         "pods", lambda: {p["spec"]["containers"][0]["image"] for p in cluster.pods()} == {"web:2"}
     )
@@ -213,7 +213,7 @@ async def test_pause_and_resume(cluster):
 
 async def test_drain_waits_for_the_budget_and_then_succeeds(cluster):
     await cluster.kubectl("create deployment web --image=web:1 --replicas=3")
-    await cluster.kubectl("rollout status deployment/web --timeout=30s")
+    await cluster.kubectl("rollout status deployment/web --timeout=240s")
     await cluster.kubectl("create poddisruptionbudget guard --selector=app=web --min-available=3")
     await cluster.until(
         "poddisruptionbudgets.policy",
@@ -230,8 +230,8 @@ async def test_drain_waits_for_the_budget_and_then_succeeds(cluster):
     assert "would violate the pod's disruption budget" in err
     assert all(not pod["metadata"].get("deletionTimestamp") for pod in cluster.pods("app=web"))
     await cluster.kubectl("scale deployment/web --replicas=5")
-    await cluster.kubectl("rollout status deployment/web --timeout=30s")
-    await cluster.kubectl(f"drain {node} --timeout=60s")
+    await cluster.kubectl("rollout status deployment/web --timeout=240s")
+    await cluster.kubectl(f"drain {node} --timeout=240s")
     assert all(pod["spec"].get("nodeName") != node for pod in cluster.pods("app=web"))
     await cluster.kubectl(f"uncordon {node}")
 
@@ -239,16 +239,16 @@ async def test_drain_waits_for_the_budget_and_then_succeeds(cluster):
 @pytest.mark.parametrize("cascade", ["background", "foreground"])
 async def test_deleting_a_deployment_takes_its_pods_along(cluster, cascade):
     await cluster.kubectl("create deployment web --image=web:1 --replicas=2")
-    await cluster.kubectl("rollout status deployment/web --timeout=30s")
-    await cluster.kubectl(f"delete deployment web --cascade={cascade} --timeout=30s")
+    await cluster.kubectl("rollout status deployment/web --timeout=240s")
+    await cluster.kubectl(f"delete deployment web --cascade={cascade} --timeout=240s")
     await cluster.until("pods", lambda: not cluster.pods("app=web"))
     assert cluster.api.list("replicasets.apps")[0] == []
 
 
 async def test_deleting_with_orphans_leaves_the_pods_running(cluster):
     await cluster.kubectl("create deployment web --image=web:1 --replicas=2")
-    await cluster.kubectl("rollout status deployment/web --timeout=30s")
-    await cluster.kubectl("delete deployment web --cascade=orphan --timeout=30s")
+    await cluster.kubectl("rollout status deployment/web --timeout=240s")
+    await cluster.kubectl("delete deployment web --cascade=orphan --timeout=240s")
     [replica_set] = cluster.api.list("replicasets.apps")[0]
     assert "ownerReferences" not in replica_set["metadata"]
     assert len(cluster.pods("app=web")) == 2
@@ -256,11 +256,11 @@ async def test_deleting_with_orphans_leaves_the_pods_running(cluster):
 
 async def test_a_job_completes(cluster):
     await cluster.kubectl("create job work --image=work:1 -- do-it")
-    await cluster.kubectl("wait --for=condition=Complete job/work --timeout=30s")
+    await cluster.kubectl("wait --for=condition=Complete job/work --timeout=240s")
     job = json.loads(await cluster.kubectl("get job work -o json"))
     assert job["status"]["succeeded"] == 1
     assert (await cluster.kubectl("get job work")).split()[-4:][1] in ("Complete", "1/1")
-    await cluster.kubectl("delete job work --timeout=30s")
+    await cluster.kubectl("delete job work --timeout=240s")
     await cluster.until("pods", lambda: not cluster.pods())
 
 
@@ -290,12 +290,12 @@ async def test_a_stateful_set_brings_its_own_volumes(cluster):
             },
         }
     )
-    await cluster.kubectl("rollout status statefulset/db --timeout=30s")
+    await cluster.kubectl("rollout status statefulset/db --timeout=240s")
     assert [pod["metadata"]["name"] for pod in cluster.pods()] == ["db-0", "db-1"]
     claims = json.loads(await cluster.kubectl("get pvc -o json"))["items"]
     assert [claim["status"]["phase"] for claim in claims] == ["Bound", "Bound"]
-    await cluster.kubectl("delete statefulset db --timeout=30s")
-    await cluster.kubectl("delete pvc --all --timeout=30s")
+    await cluster.kubectl("delete statefulset db --timeout=240s")
+    await cluster.kubectl("delete pvc --all --timeout=240s")
     await cluster.until("persistentvolumes", lambda: not cluster.api.list("persistentvolumes")[0])
 
 
@@ -314,25 +314,25 @@ async def test_a_daemon_set_rolls_out(cluster):
         },
     }
     await cluster.create(daemon_set)
-    await cluster.kubectl("rollout status daemonset/log --timeout=55s")
+    await cluster.kubectl("rollout status daemonset/log --timeout=240s")
     await cluster.kubectl("set image daemonset/log log=log:2")
-    await cluster.kubectl("rollout status daemonset/log --timeout=55s")
+    await cluster.kubectl("rollout status daemonset/log --timeout=240s")
     assert "log:2" in await cluster.kubectl("rollout history daemonset/log --revision=2")
     await cluster.kubectl("rollout undo daemonset/log")
-    await cluster.kubectl("rollout status daemonset/log --timeout=55s")
+    await cluster.kubectl("rollout status daemonset/log --timeout=240s")
 
 
 async def test_a_namespace_is_emptied_and_deleted(cluster):
     await cluster.kubectl("create namespace team")
     await cluster.kubectl("create deployment web --image=web:1 -n team")
-    await cluster.kubectl("rollout status deployment/web -n team --timeout=30s")
-    await cluster.kubectl("delete namespace team --timeout=30s")
+    await cluster.kubectl("rollout status deployment/web -n team --timeout=240s")
+    await cluster.kubectl("delete namespace team --timeout=240s")
     with pytest.raises(NotFound):
         cluster.api.get("namespaces", None, "team")
 
 
 async def test_force_deletion_is_immediate(cluster):
     await cluster.kubectl("run solo --image=solo:1")
-    await cluster.kubectl("wait --for=condition=Ready pod/solo --timeout=30s")
-    await cluster.kubectl("delete pod solo --grace-period=0 --force --timeout=10s")
+    await cluster.kubectl("wait --for=condition=Ready pod/solo --timeout=240s")
+    await cluster.kubectl("delete pod solo --grace-period=0 --force --timeout=240s")
     assert cluster.pods() == []

@@ -197,7 +197,7 @@ async def play(index: int, case: Case, call: Call):
 
 async def _until(wanted: int, call: Call, method: str, path: str, body: Json = None) -> None:
     """Ask until the definition is served as it was last written: kube-apiserver takes a moment."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(300):
         while (await call(method, path, body))[0] != wanted:  # noqa: ASYNC110  asked over HTTP
             await asyncio.sleep(0.02)
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 
 
 def is_running(pid: int) -> bool:

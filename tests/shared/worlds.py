@@ -39,7 +39,7 @@ from kubesched.playground.kubelet.node_templates import NodePool
 from kubesched.playground.kubelet.options import KubeletOptions
 from kubesched.testing.control_plane import ASSETS_VARIABLE, control_plane, find_assets
 
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 POLL_S = 0.05
 ZONE, HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"

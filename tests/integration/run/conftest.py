@@ -32,7 +32,7 @@ from kubesched.playground.cluster import ClusterSettings, EmbeddedCluster
 from kubesched.playground.server.api_server import ApiServer
 from kubesched.testing.control_plane import ASSETS_VARIABLE, control_plane, find_assets
 
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 POLL_S = 0.05
 
 QUICK_ELECTION = {
@@ -290,7 +290,7 @@ class Extender:
         return web.json_response(answer)
 
     async def until_asked(self, count=1):
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             while len(self.asked) < count:  # noqa: ASYNC110  # it is another process that asks
                 await asyncio.sleep(0.01)
 

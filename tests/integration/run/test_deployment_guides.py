@@ -25,7 +25,7 @@ import yaml
 from kubesched.playground.cluster import ClusterSettings, EmbeddedCluster
 from kubesched.testing.control_plane import find_assets, free_ports
 
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 

@@ -148,7 +148,7 @@ async def test_kube_scheduler_and_kubesched_follow_each_other(cluster, run, tmp_
             )
 
     async def holder():
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             while True:
                 spec = (await cluster.lease())["spec"] if await _exists(cluster) else {}
                 if spec.get("holderIdentity"):

@@ -61,7 +61,7 @@ async def test_the_page_is_served_to_those_who_may_and_follows_the_scheduler(clu
         async with client.get(f"/debug/page/api/events?since={header['id']}") as stream:
             await cluster.add_pod("b")
             await cluster.bound("b")
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(300):
                 async for line in stream.content:
                     if line.startswith(b"data: ") and "nodes" in json.loads(line[6:]):
                         break
@@ -175,21 +175,21 @@ async def test_a_browser_opens_it_with_the_token_of_an_account(cluster, run):
         page = await browser.new_page(ignore_https_errors=True)
         page.set_default_timeout(30_000)
         await page.goto(f"https://127.0.0.1:{scheduler.port}/debug/page/#/map")
-        await api.expect(page.locator("h2")).to_have_text("Who are you?", timeout=30_000)
+        await api.expect(page.locator("h2")).to_have_text("Who are you?", timeout=240_000)
         await page.get_by_label("Token").fill(refused)
         async with page.expect_response("**/api/meta") as response:
             await page.get_by_role("button", name="Open").click()
         assert (await response.value).status == (403 if cluster.real else 401)
-        await api.expect(page.locator(".error")).not_to_be_empty(timeout=30_000)
+        await api.expect(page.locator(".error")).not_to_be_empty(timeout=240_000)
         await page.get_by_label("Token").fill(token)
         await page.get_by_role("button", name="Open").click()
-        await api.expect(page.locator(".summary")).to_contain_text("1 pod", timeout=30_000)
-        await api.expect(page.locator(".live")).to_have_text("live", timeout=30_000)
+        await api.expect(page.locator(".summary")).to_contain_text("1 pod", timeout=240_000)
+        await api.expect(page.locator(".live")).to_have_text("live", timeout=240_000)
         await cluster.add_pod("b")  # the stream takes the token along
-        await api.expect(page.locator(".summary")).to_contain_text("2 pods", timeout=30_000)
+        await api.expect(page.locator(".summary")).to_contain_text("2 pods", timeout=240_000)
         await page.reload()  # the token is kept for this tab
-        await api.expect(page.locator(".summary")).to_contain_text("2 pods", timeout=30_000)
+        await api.expect(page.locator(".summary")).to_contain_text("2 pods", timeout=240_000)
         fragment = '#/whatif?changes={"addNodes":{"n1":1}}'
         await page.evaluate("fragment => { location.hash = fragment }", fragment)
-        await api.expect(page.locator(".summary")).to_contain_text("1 node added", timeout=30_000)
+        await api.expect(page.locator(".summary")).to_contain_text("1 node added", timeout=240_000)
         await browser.close()

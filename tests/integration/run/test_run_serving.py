@@ -269,7 +269,7 @@ class Attack:
             await asyncio.sleep(10)
 
     async def _visit(self, shakes_hands, beginning):
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(300):
             reader, writer = await asyncio.open_connection(
                 "127.0.0.1",
                 self._port,

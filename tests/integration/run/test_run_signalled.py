@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 UNREACHABLE = """\
 apiVersion: v1
 kind: Config

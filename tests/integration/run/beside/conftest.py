@@ -91,7 +91,7 @@ class Contestant:
         return results
 
     async def says(self, text):
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             while not re.search(text, self.log.read_text()):  # noqa: ASYNC110  # it is another process that writes
                 await asyncio.sleep(0.05)
 

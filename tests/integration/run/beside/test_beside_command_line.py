@@ -19,7 +19,7 @@ async def said(*command):
         stderr=asyncio.subprocess.PIPE,
         env={name: text for name, text in os.environ.items() if not name.startswith("KUBERNETES_")},
     )
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         _out, err = await process.communicate()
     return process.returncode, err.decode()
 

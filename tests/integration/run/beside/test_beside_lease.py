@@ -192,7 +192,7 @@ async def test_two_of_ours_and_one_of_theirs_never_schedule_at_the_same_time(
             await progress()
             if how is signal.SIGSTOP:
                 current.process.send_signal(signal.SIGCONT)
-                async with asyncio.timeout(60):
+                async with asyncio.timeout(300):
                     assert await current.process.wait() == 1
             await current.start()
     finally:
