@@ -153,10 +153,7 @@ class Reflector(Generic[T]):
         is_optional: bool = False,
         hint: str = "",
     ) -> None:
-        """With `is_optional`, a resource that the server does not have counts as empty.
-
-        `hint` is how to have a server serve it.
-        """
+        """With `is_optional`, a resource that is not served is empty; `hint`: how to serve it."""
         self.name = name
         self.resource_version = ""
         """The revision the sink has reached; "" while a list is due."""

@@ -11,12 +11,7 @@ from random import Random
 
 from msgspec import structs
 
-from kubesched.lab.conformance.generate_devices import (
-    claim_of_gpus,
-    device_classes,
-    gpus,
-    slice_of,
-)
+from kubesched.lab.conformance import generate_devices
 from kubesched.lab.conformance.generate_extenders import extended
 from kubesched.lab.conformance.generate_objects import priority_classes
 from kubesched.lab.conformance.sequences import ExtenderPolicy, Json, Sequence, Step, named
@@ -28,10 +23,7 @@ _CONFIGURATION: Json = {"podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 1
 """A failed group is soon tried again, so that a step ends with what its cluster allows."""
 
 _DEVICES = 0.4
-"""Share of sequences with devices and claims, which one group has, its members share, or each has.
-
-At most one per pod: of several that are in the way, kube-scheduler deallocates one at random.
-"""
+"""Share of sequences with devices. A pod has one claim: of several, a random one is deallocated."""
 
 _HOST = "kubernetes.io/hostname"
 _POLITE = "high-but-polite"
@@ -58,10 +50,10 @@ class _Composer:
         random = self._random
         objects = priority_classes()
         if self._has_devices:
-            objects += device_classes()
+            objects += generate_devices.device_classes()
             for number in range(1, 9):
-                devices = gpus(self._devices)[: self._devices.randint(0, 3)]
-                objects += [slice_of(f"n{number}", devices)] if devices else []
+                devices = generate_devices.gpus(self._devices)[: self._devices.randint(0, 3)]
+                objects += [generate_devices.slice_of(f"n{number}", devices)] if devices else []
         for _ in range(random.randint(2, 5)):
             # As steps: a scheduler that starts lists nodes in any order, and ties follow it.
             node = self._node()
@@ -212,12 +204,12 @@ class _Composer:
         kind = random.choice(("group", "group", "members", "each", ""))
         count = random.choice((1, 1, 2))
         if kind and kind != "each":
-            self._create(claim_of_gpus(name, count), compared=False)
+            self._create(generate_devices.claim_of_gpus(name, count), compared=False)
         for member in members if kind else ():
             named = name
             if kind == "each":
                 named = member["metadata"]["name"]
-                self._create(claim_of_gpus(named, 1), compared=False)
+                self._create(generate_devices.claim_of_gpus(named, 1), compared=False)
             member["spec"]["resourceClaims"] = [{"name": "d", "resourceClaimName": named}]
         if kind == "group":
             group["spec"]["resourceClaims"] = members[0]["spec"]["resourceClaims"]

@@ -22,7 +22,7 @@ from kubesched.lab.conformance.watching import Patience
 from kubesched.testing.control_plane import ControlPlaneError
 
 _SEVERAL = re.compile(r" 0/([2-9]|\d\d+) placements are available")
-_RACED = "got allocated elsewhere in the meantime"
+_RACED = ("got allocated elsewhere in the meantime", "is in the process of being allocated")
 _QUIET_S = 1.5
 _BACKED_OFF_S = 4.5
 """Four pods back off for two seconds at most, and both ends are rounded to whole seconds."""
@@ -116,10 +116,12 @@ def summary(pods: dict[str, list[Json]], groups: dict[str, list[Json]]) -> Json:
     """What is compared of everything that was said about pods and groups.
 
     # Upstream: of members that share a claim all but the first to write its allocation fail in
-    # PreBind, and are tried again.
+    # PreBind, and are tried again. Those that are left over may wait for that write.
     """
     pods = {
-        key: [told for told in history if _RACED not in told.get("message", "")]
+        key: [
+            told for told in history if not any(text in told.get("message", "") for text in _RACED)
+        ]
         for key, history in pods.items()
     }
     every = [told for history in (*pods.values(), *groups.values()) for told in history]

@@ -54,16 +54,14 @@ class DeviceChecks:
         where = f"{key_of_manifest(pod)} to {node_name}"
         if len(names) < len(entries):
             self._complaints.add("pods are bound with their devices", f"{where}: claims missing")
-        group = group_name(pod)
         for name in names:
             entry = self._cluster.store.get(devices.CLAIMS, "default", name)
             status = {} if entry is None else entry.obj.get("status") or {}
-            reserved = status.get("reservedFor") or ()
-            # Upstream: a group is known by its name.
-            if not any(
-                user["uid"] == uid or (user["resource"], user["name"]) == ("podgroups", group)
-                for user in reserved
-            ):
+            users = {  # Upstream: a group is known by its name.
+                user["uid"] if user["resource"] == "pods" else user["name"]
+                for user in status.get("reservedFor") or ()
+            }
+            if not users & {uid, group_name(pod)}:
                 why = f"{where}: {name} is not reserved for it"
                 self._complaints.add("pods are bound with their devices", why)
             elif any(pool != node_name for _, pool, _ in devices_held(entry.obj if entry else {})):

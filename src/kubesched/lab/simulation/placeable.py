@@ -197,7 +197,12 @@ def _is_late(answer: _Answer, by_key: dict[str, Pod], untold: Untold) -> bool:
 
 
 def _may_not_be_told(pod: Pod, pods: Iterable[Pod], untold: Untold) -> bool:
-    return bool(_likes_its_own_kind(pod) or _has_terms_beside(pod, pods) or untold(pod))
+    return bool(
+        _likes_its_own_kind(pod)
+        or _has_terms_beside(pod, pods)
+        or any(term.namespace_selector is not None for term in _all_required_terms(pod))
+        or untold(pod)
+    )
 
 
 def _claims(pod: Pod) -> set[str]:
@@ -231,14 +236,18 @@ def _likes_its_own_kind(pod: Pod) -> bool:
 
 def _has_terms_beside(pod: Pod, others: Iterable[Pod]) -> bool:
     """Whether the pod has its own terms, so that it is not told about those of others."""
-    affinity = pod.spec.affinity or Affinity()
-    own = (affinity.pod_affinity, affinity.pod_anti_affinity)
-    return any(map(_required_terms, own)) and any(
+    return bool(_all_required_terms(pod)) and any(
         _means(term, pod)
         for other in others
         if other.spec.node_name
         for term in _required_terms((other.spec.affinity or Affinity()).pod_anti_affinity)
     )
+
+
+def _all_required_terms(pod: Pod) -> Sequence[PodAffinityTerm]:
+    affinity = pod.spec.affinity or Affinity()
+    sides = (affinity.pod_affinity, affinity.pod_anti_affinity)
+    return [term for side in sides for term in _required_terms(side)]
 
 
 def _required_terms(side: PodAffinity | PodAntiAffinity | None) -> Sequence[PodAffinityTerm]:

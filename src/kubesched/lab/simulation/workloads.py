@@ -189,10 +189,7 @@ def share_claims(group: JsonObject, member: JsonObject, random: Random) -> None:
 
 
 def composites(group: JsonObject, member: JsonObject, random: Random) -> list[JsonObject]:
-    """A composite group for groups with this one's priority, which becomes its child.
-
-    Perhaps with a root above. Composites of an earlier group with the same names are kept.
-    """
+    """A composite for groups with this one's priority, its child, and perhaps a root above it."""
     spec, asked = group["spec"], {"priorityClassName", "preemptionPolicy"}
     priority_class = member["spec"].get("priorityClassName")
     if priority_class is not None:
