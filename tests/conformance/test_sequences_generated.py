@@ -106,34 +106,6 @@ def test_a_second_profile_has_pods_of_its_own():
     assert asked >= set(names)
 
 
-def test_extenders_of_all_kinds_are_generated():
-    drawn = [sequence(f"extenders {number}", 1) for number in range(150)]
-    made = [one for one in drawn if one.extenders]
-    entries = [extender for one in made for extender in one.configuration["extenders"]]
-    for verb in ("filterVerb", "prioritizeVerb", "preemptVerb", "bindVerb", "managedResources"):
-        assert any(verb in entry for entry in entries)
-        assert any(verb not in entry for entry in entries)
-    for flag in ("ignorable", "nodeCacheCapable"):
-        assert {entry[flag] for entry in entries} == {True, False}
-    assert {len(one.extenders) for one in made} == {1, 2, 3}
-
-
-def test_extenders_leave_no_ties():
-    for number in range(40):
-        made = sequence(f"ties {number}", 1)
-        if not made.extenders:
-            continue
-        first, *others = made.extenders
-        assert first.ranks
-        assert not first.ranks_not
-        assert "prioritizeVerb" in made.configuration["extenders"][0]
-        assert not any(other.ranks for other in others)
-        for profile in made.configuration["profiles"]:
-            score = profile["plugins"]["score"]
-            assert score["disabled"] == [{"name": "*"}]
-            assert all(item["weight"] % 1000 == 0 for item in score["enabled"])
-
-
 def test_pods_are_asked_for_one_node_by_name_at_most():
     for step in sequence("names", 400).steps:
         affinity = step.object.get("spec", {}).get("affinity", {}).get("nodeAffinity", {})
@@ -283,7 +255,7 @@ def test_no_device_is_given_to_two_claims_at_a_time():
     distinct.
     """
     drawn = [sequence(f"devices {number}", 60, changes=False) for number in range(12)]
-    for scenario in [one for one in drawn if not one.extenders and has_devices(one)][:3]:
+    for scenario in [one for one in drawn if has_devices(one)][:3]:
         decisions = replay(scenario).values()
         if any(decision.victims for decision in decisions):
             continue

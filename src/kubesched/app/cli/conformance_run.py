@@ -36,9 +36,9 @@ and without options that say what to generate, the answers recorded from a kube-
 with this program are compared instead.
 
 Sequences use all that a scheduler looks at: resources, affinity, taints, spreading, ports, images,
-priorities, gates, volumes, profiles, extenders, devices, and changes in between. With --groups they
-are of pod groups (1.37, with their gates on), and pods, messages, conditions of groups and
-evictions are compared when a step has come to rest.
+priorities, gates, volumes, profiles, devices, and changes in between. With --groups they are of pod
+groups (1.37, with their gates on), and pods, messages, conditions of groups and evictions are
+compared when a step has come to rest.
 
 The first Ctrl-C ends the run after the sequence that is being played, the second at once.
 

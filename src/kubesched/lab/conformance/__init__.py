@@ -5,7 +5,7 @@ placements   our decision for one recorded pod, by the production code
 comparison   compares two answers aspect by aspect
 sequences    step-by-step changes to a cluster, with the decision at each step
 marks        how a player knows which events a scheduler has handled
-extenders    answers of a sequence's extenders; `extender_server`, `replay_extenders` serve them
+extenders    answers of a recorded sequence's extenders
 replay       our decisions for a sequence, in memory
 golden       evaluates whole files
 generate     random clusters and pods (`generate`) and sequences (`generate_sequence`)

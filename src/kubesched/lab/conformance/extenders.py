@@ -1,9 +1,8 @@
-"""Extenders for sequences: each answer is a pure function of the question.
+"""Extenders of recorded sequences: each answer is a pure function of the question.
 
-Both schedulers and a replay get the same answers, because only names matter: an extender hashes
-its salt, the pod's name and the node's name. It is consistent: it never has pods evicted for a
-node that it would then reject. It leaves no ties, which kube-scheduler would break at random (see
-`generate_extenders`).
+A replay gets the answers that kube-scheduler got, because only names matter: an extender hashes its
+salt, the pod's name and the node's name. It is consistent: it never has pods evicted for a node
+that it would then reject. Sequences that are generated have no extenders.
 """
 
 from __future__ import annotations
@@ -15,9 +14,6 @@ from typing import Any
 import msgspec
 
 from kubesched.lab.conformance.sequences import ExtenderPolicy, Json
-
-HOST = "http://extender.example"
-"""Placeholder for the server's address; an extender's path is its name."""
 
 
 class Cluster(msgspec.Struct, frozen=True):

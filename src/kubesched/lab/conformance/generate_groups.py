@@ -9,12 +9,9 @@ from __future__ import annotations
 
 from random import Random
 
-from msgspec import structs
-
 from kubesched.lab.conformance import generate_devices
-from kubesched.lab.conformance.generate_extenders import extended
 from kubesched.lab.conformance.generate_objects import priority_classes
-from kubesched.lab.conformance.sequences import ExtenderPolicy, Json, Sequence, Step, named
+from kubesched.lab.conformance.sequences import Json, Sequence, Step, named
 from kubesched.testing.control_plane import GROUP_CLAIMS, GROUP_GATES
 
 _GATES = (GROUP_GATES[:1], GROUP_GATES[:2], GROUP_GATES)
@@ -68,16 +65,7 @@ class _Composer:
                 self._play_group()
         gates = dict.fromkeys(self._gates, True)
         gates |= {GROUP_CLAIMS: True} if self._has_devices else {}
-        configuration, extenders = self._extenders()
-        return Sequence(self._steps, objects, self._seed, configuration, extenders, gates)
-
-    def _extenders(self) -> tuple[Json, list[ExtenderPolicy]]:
-        """Extenders in some sequences. They never fail: a step would not come to rest."""
-        random = Random(f"extenders {self._seed}")
-        if random.random() < 0.7:
-            return _CONFIGURATION, []
-        configuration, policies = extended(random, _CONFIGURATION, str(self._seed))
-        return configuration, [structs.replace(policy, fails=0, unbound=0) for policy in policies]
+        return Sequence(self._steps, objects, self._seed, _CONFIGURATION, gates=gates)
 
     # -- the cluster -------------------------------------------------------------------------------
 

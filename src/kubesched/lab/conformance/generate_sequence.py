@@ -10,14 +10,13 @@ from random import Random
 
 from kubesched.lab.conformance import generate
 from kubesched.lab.conformance.generate_devices import GPU, devices, give_devices, gpus
-from kubesched.lab.conformance.generate_extenders import extended
 from kubesched.lab.conformance.generate_objects import NAMESPACES, PRIORITIES, initial_objects
 from kubesched.lab.conformance.generate_terms import ZONE, chance
 from kubesched.lab.conformance.generate_volumes import pod_volumes
 from kubesched.lab.conformance.generate_workloads import configuration
 from kubesched.lab.conformance.sequences import Json, Sequence, Step
 
-VERSION = 5
+VERSION = 6
 """Generator version: a seed's meaning changes with it."""
 
 OTHER_PROFILE = "other-scheduler"
@@ -39,7 +38,6 @@ class _Composer:
         random = self._random = Random(f"sequence {seed}")
         # Not in every sequence: each would mask what else decides.
         self._has_devices = chance(random, 60)
-        self._has_extenders = chance(random, 40)
         self._hard = chance(random, 50)
         """Whether nodes fill up, so that priorities matter."""
         self._slices: dict[str, Json] = {}
@@ -74,10 +72,7 @@ class _Composer:
         made = configuration(random)
         other = {**made["profiles"][0], "schedulerName": OTHER_PROFILE}
         configured = {**made, "profiles": [{"schedulerName": "default-scheduler"}, other]}
-        if not self._has_extenders:
-            return Sequence(self._steps, objects, self._seed, configured)
-        configured, extenders = extended(random, configured, str(self._seed))
-        return Sequence(self._steps, objects, self._seed, configured, extenders)
+        return Sequence(self._steps, objects, self._seed, configured)
 
     # -- nodes -------------------------------------------------------------------------------------
 

@@ -13,7 +13,6 @@ from kubesched.api.resource_v1 import ResourceClaim
 from kubesched.base.errors import NotFound
 from kubesched.client.patch import merge_patch
 from kubesched.client.rest import RestClient
-from kubesched.lab.conformance.extender_server import ExtenderServer
 from kubesched.lab.conformance.player import (
     AT_ONCE,
     DECISION_TIMEOUT_S,
@@ -50,7 +49,6 @@ async def play(
     plane: ControlPlane,
     contestant: Contestant,
     scenario: Scenario,
-    extenders: ExtenderServer,
     player_class: type[ProcessPlayer] | None = None,
 ) -> PlayResult:
     """Create the objects, start the scheduler, play the steps, stop the scheduler, and clean up.
@@ -60,12 +58,12 @@ async def play(
     """
     async with watched(plane.client, with_groups=bool(scenario.gates)) as (pods, volumes):
         made = player_class or ProcessPlayer
-        player = made(plane.client, pods, volumes, extenders, scenario)
+        player = made(plane.client, pods, volumes, scenario)
         try:
             # Before the scheduler starts, so that it knows all objects at its first pod.
             for manifest in scenario.objects:
                 await player.create(manifest)
-            config = {**extenders.configured(scenario.configuration), **CONFIGURATION}
+            config = {**scenario.configuration, **CONFIGURATION}
             flags = [f"--pod-max-in-unschedulable-pods-duration={MAX_REST_S}s"]
             gates = scenario.gates
             async with running(contestant, plane, config, gates, flags) as scheduler:

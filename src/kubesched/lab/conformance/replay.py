@@ -24,10 +24,17 @@ from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.insight.state.claim_controller import FINISHED
 from kubesched.insight.state.cluster import Cluster
 from kubesched.insight.state.virtual_loop import VirtualLoop
-from kubesched.lab.conformance.extender_server import ExtenderServer
+from kubesched.lab.conformance.extenders import Cluster as AskedCluster
+from kubesched.lab.conformance.extenders import question_in_words, reply, subject
 from kubesched.lab.conformance.player import Player, kind_of_document
 from kubesched.lab.conformance.recordings import RecordingError
-from kubesched.lab.conformance.sequences import CONFIGURATION, Decision, Json, Sequence
+from kubesched.lab.conformance.sequences import (
+    CONFIGURATION,
+    Decision,
+    ExtenderPolicy,
+    Json,
+    Sequence,
+)
 from kubesched.lab.conformance.watching import Pods, Volumes
 from kubesched.playground.apimachinery.schema.table import type_of_kind
 from kubesched.playground.registry.binding import TOPOLOGY_LABELS
@@ -54,13 +61,15 @@ async def _replay(sequence: Sequence, gates: FeatureGates) -> dict[int, Decision
     configuration = json.dumps({**CONFIGURATION, **sequence.configuration})
     api = _MemoryApi()
     client = cast("RestClient", api)
-    extenders = ExtenderServer(client, sequence.extenders)
+    extenders = _Extenders(api, sequence.extenders)
     with _ReplayedCluster(
-        config=configuration, gates=gates, extender_transport=_ExtenderTransport(extenders)
+        config=configuration, gates=gates, extender_transport=extenders
     ) as cluster:
         api.cluster = cluster
         volumes = Volumes(client)
-        player = _MemoryPlayer(client, _MemoryPods(cluster, volumes), volumes, extenders, sequence)
+        pods = _MemoryPods(cluster, volumes)
+        player = _MemoryPlayer(client, pods, volumes, sequence)
+        player.extenders, extenders.key_of = extenders, pods.key_of
         for manifest in sequence.objects:
             await player.create(manifest)
         for at, step in enumerate(sequence.steps):
@@ -76,6 +85,10 @@ class _MemoryPlayer(Player):
     """Plays to a scheduler that knows all changes at once."""
 
     binding_timeout_s = 12.0
+    extenders: _Extenders
+
+    def asked_about(self, pod: str) -> tuple[str, ...]:
+        return tuple(sorted(self.extenders.asked.get(pod, ())))
 
 
 class _ReplayedCluster(Cluster):
@@ -143,13 +156,10 @@ class _MemoryApi:
         self._priorities: dict[str, Json] = {}
 
     async def post_raw(self, path: str, body: bytes) -> bytes:
-        """Create an object, or bind a pod."""
+        """Create an object."""
         del path  # follows from the object
         document: Json = msgspec.json.decode(body)
         metadata = document["metadata"]
-        if document["kind"] == "Binding":
-            await self.cluster.client.bind_pod(self._pod(metadata), document["target"]["name"])
-            return b"{}"
         self._made += 1
         document["metadata"] = {**metadata, "uid": f"uid-{self._made}"}
         if document["kind"] == "Pod":
@@ -166,17 +176,6 @@ class _MemoryApi:
             spec["priority"] = priority["value"]
             spec["preemptionPolicy"] = priority.get("preemptionPolicy", "PreemptLowerPriority")
         return spec
-
-    def _pod(self, metadata: Json) -> Pod:
-        pod = self.cluster.find(Pod, metadata["namespace"], metadata["name"])
-        if pod is None or pod.metadata.uid != metadata["uid"]:
-            raise NotFound(f"pods {metadata['name']!r} not found")
-        return pod
-
-    async def get_raw(self, path: str) -> bytes:
-        """A pod, the only kind that extenders read."""
-        *_, namespace, _pods, name = path.split("/")
-        return msgspec.json.encode(await self.get(Pod, name, namespace))
 
     async def get(self, kind: Kind[Any] | type[Any], name: str, namespace: str) -> Any:  # noqa: ANN401  # as asked for
         record = kind.record if isinstance(kind, Kind) else kind
@@ -219,16 +218,36 @@ class _MemoryApi:
         self.cluster.delete(await self.get(kind, name, namespace))
 
 
-class _ExtenderTransport:
-    """Transport to all extenders, without a network."""
+class _Extenders:
+    """Transport to the extenders of a recorded sequence, without a network; keeps the questions."""
 
-    def __init__(self, extenders: ExtenderServer) -> None:
-        self._extenders = extenders
+    def __init__(self, api: _MemoryApi, policies: list[ExtenderPolicy]) -> None:
+        self._api = api
+        self._policies = {policy.name: policy for policy in policies}
+        self.asked: dict[str, set[str]] = {}
+        """Pod -> distinct questions about it."""
+        self.key_of: Callable[[str], str] = str
+        """Pod UID -> namespace and name."""
 
     async def request(self, request: Request) -> Response:
         _, name, verb = request.target.split("/")
-        status, body = await self._extenders.answer(name, verb, request.body)
-        return BufferedResponse(status, _JSON, body)
+        policy, question = self._policies[name], msgspec.json.decode(request.body)
+        cluster = AskedCluster(self._find_pod, self.key_of)
+        words = question_in_words(policy, verb, question, cluster)
+        self.asked.setdefault(subject(verb, question), set()).add(words)
+        answer = reply(policy, verb, question, cluster)
+        body = await self._bind(question) if answer.binds else answer.body
+        return BufferedResponse(answer.status, _JSON, msgspec.json.encode(body))
+
+    def _find_pod(self, namespace: str, name: str) -> Json | None:
+        pod = self._api.cluster.find(Pod, namespace, name)
+        return None if pod is None else msgspec.to_builtins(pod)
+
+    async def _bind(self, question: Json) -> Json:
+        pod = self._api.cluster.find(Pod, question["PodNamespace"], question["PodName"])
+        assert pod is not None, "it is being bound"
+        await self._api.cluster.client.bind_pod(pod, question["Node"])
+        return {}
 
     async def aclose(self) -> None:
         """No-op."""

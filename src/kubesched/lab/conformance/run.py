@@ -25,7 +25,6 @@ from kubesched.lab.conformance.comparison import (
     Tally,
     compare_decisions,
 )
-from kubesched.lab.conformance.extender_server import extender_server
 from kubesched.lab.conformance.generate_groups import group_sequence
 from kubesched.lab.conformance.generate_sequence import sequence
 from kubesched.lab.conformance.play import play, wipe
@@ -151,8 +150,7 @@ class Stages:
 
 async def _play_on(plane: ControlPlane, contestant: Contestant, scenario: Sequence) -> PlayResult:
     player_class = GroupPlayer if scenario.gates else None
-    async with extender_server(plane.client, scenario.extenders) as extenders:
-        return await play(plane, contestant, scenario, extenders, player_class)
+    return await play(plane, contestant, scenario, player_class)
 
 
 async def version_of(assets: Assets) -> str:
