@@ -18,7 +18,6 @@ from kubesched.playground.client.controller import (
 from kubesched.playground.client.events import EventRecorder
 from kubesched.playground.client.informers import EveryResource, InformerFactory
 from kubesched.playground.client.local import LocalApi
-from kubesched.playground.controllers.cluster_role_aggregation import ClusterRoleAggregation
 from kubesched.playground.controllers.cronjob import CronJobController
 from kubesched.playground.controllers.daemonset.controller import DaemonSetController
 from kubesched.playground.controllers.deployment.controller import DeploymentController
@@ -62,7 +61,6 @@ CONTROLLERS: tuple[type[Controller[Any]], ...] = (
     CronJobController,
     GarbageCollector,
     NamespaceController,
-    ClusterRoleAggregation,
     ResourceQuotaController,
     DisruptionController,
     PodGcController,

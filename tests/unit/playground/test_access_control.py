@@ -251,29 +251,6 @@ async def test_a_writer_of_roles_may_grant_what_it_does_not_hold(api, call):
     assert (await call("POST", f"/apis/{RBAC}/v1/namespaces/default/roles", role))[0] == 201
 
 
-def test_aggregated_roles_follow_the_roles_they_select(world):
-    def role(name, verbs, **more):
-        body = {
-            "metadata": {"name": name, **more},
-            "rules": [rule(["things"], verbs, "example.com")],
-        }
-        world.api.create(f"clusterroles.{RBAC}", body)
-
-    selectors = [{"matchLabels": {"to": "all"}}, {"matchLabels": {"also": "all"}}]
-    body = {"metadata": {"name": "all"}, "aggregationRule": {"clusterRoleSelectors": selectors}}
-    world.api.create(f"clusterroles.{RBAC}", body)
-    role("b", ["get"], labels={"to": "all"})
-    role("a", ["list"], labels={"to": "all", "also": "all"})
-    role("other", ["watch"])
-    world.settle()
-    rules = world.api.get(f"clusterroles.{RBAC}", None, "all")["rules"]
-    assert [each["verbs"] for each in rules] == [["list"], ["get"]]
-    world.api.delete(f"clusterroles.{RBAC}", None, "b")
-    world.settle()
-    rules = world.api.get(f"clusterroles.{RBAC}", None, "all")["rules"]
-    assert [each["verbs"] for each in rules] == [["list"]]
-
-
 @pytest.mark.parametrize(
     ("method", "path", "is_allowed"),
     [

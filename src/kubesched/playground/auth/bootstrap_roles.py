@@ -1,7 +1,6 @@
 """Default roles and bindings of a cluster with RBAC, from `roles.txt`.
 
-`admin`, `edit` and `view` cover the kinds served here. They are aggregated by upstream's labels, so
-that roles for custom resources can be added to them.
+`admin`, `edit` and `view` cover the kinds served here. Unlike upstream's they are not aggregated.
 """
 
 from __future__ import annotations
@@ -60,10 +59,6 @@ def _rule(verbs: str, group: str, resources: str = "", only: str = "") -> JsonOb
 ROLES, BINDINGS = _parse(
     resources.files(__package__).joinpath("roles.txt").read_text(encoding="utf-8")
 )
-_AGGREGATE_TO = "rbac.authorization.k8s.io/aggregate-to-"
-_AGGREGATED = ("admin", "edit", "view")
-_AGGREGATED_TO = {"edit": "admin", "view": "edit"}
-_PLAIN_ROLE = {"apiVersion": _API, "kind": "ClusterRole"}
 
 
 def create_roles(registry: RestStorage) -> None:
@@ -79,17 +74,7 @@ def create_roles(registry: RestStorage) -> None:
             or is_served(f"{rule['resources'][0].partition('/')[0]}.{_SCHEDULING}")
         ]
         role: JsonObject = {"apiVersion": _API, "kind": "ClusterRole", "rules": rules}
-        target = _AGGREGATED_TO.get(name)
-        own_labels = {**labels, f"{_AGGREGATE_TO}{target}": "true"} if target else labels
-        role["metadata"] = {"name": name, "labels": own_labels}
-        if name in _AGGREGATED:
-            selector = {"matchLabels": {f"{_AGGREGATE_TO}{name}": "true"}}
-            role["aggregationRule"] = {"clusterRoleSelectors": [selector]}
-            part = {
-                "name": f"system:aggregate-to-{name}",
-                "labels": {**labels, f"{_AGGREGATE_TO}{name}": "true"},
-            }
-            _ensure(registry, CLUSTER_ROLES, {**_PLAIN_ROLE, "metadata": part, "rules": rules})
+        role["metadata"] = {"name": name, "labels": labels}
         _ensure(registry, CLUSTER_ROLES, role)
     for name, (kind, subject) in BINDINGS.items():
         binding = {
