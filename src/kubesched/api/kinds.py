@@ -101,7 +101,6 @@ class Kind(Generic[R]):
         return f"{root}/{self.plural}"
 
     def object_path(self, name: str, namespace: str = "", subresource: str = "") -> str:
-        """The path of one object, or of a subresource of it."""
         if not name:
             raise ValueError(f"{self.plural}: an object needs a name")
         if self.namespaced and not namespace:

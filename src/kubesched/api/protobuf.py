@@ -141,7 +141,6 @@ def event_message(
 
 
 def micro_time(seconds: int, micros: int) -> bytes:
-    """A MicroTime."""
     return b"\x08%b\x10%b" % (_seconds_varint(seconds), varint(micros * 1000))
 
 

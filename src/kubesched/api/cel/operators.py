@@ -375,7 +375,6 @@ def map_key(key: Value) -> Value:
 
 
 def contains(element: Value, container: Value) -> bool:
-    """`element in container`."""
     if isinstance(container, list | tuple):
         return any(equals(element, member) for member in container)
     if isinstance(container, dict):

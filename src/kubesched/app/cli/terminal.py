@@ -21,7 +21,6 @@ REDRAW_S = 0.1
 
 
 def is_terminal() -> bool:
-    """Whether stdout is a terminal."""
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 

@@ -87,7 +87,6 @@ class RecordingWriter:
 
     @property
     def total_bytes(self) -> int:
-        """Size of all segments."""
         return self._total + (self._segment.size if self._number else 0)
 
     def begin(self) -> None:

@@ -187,5 +187,4 @@ def percentiles(values: Iterable[float]) -> Percentiles | None:
 
 
 def encode(report: Report) -> bytes:
-    """Encode as JSON."""
     return msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n"

@@ -41,7 +41,6 @@ def volumes(random: Random, namespaces: tuple[str, ...]) -> list[Json]:
 
 
 def pod_volumes(random: Random) -> list[Json]:
-    """The volumes of one pod."""
     names = dict.fromkeys(random.choice(CLAIMS) for _ in range(random.choice((1, 1, 1, 2))))
     return [
         {"name": f"data{number}", "persistentVolumeClaim": {"claimName": name}}

@@ -64,7 +64,6 @@ class Meter:
         self._submitted.setdefault(key, now)
 
     def bound(self, key: str, pod: Pod, now: float) -> None:
-        """A pod was bound."""
         self._nodes[key] = pod.spec.node_name
         if key in self._submitted:
             self._waits.setdefault(key, max(0.0, now - self._submitted[key]))  # clocks round

@@ -103,7 +103,6 @@ class ContinueExpired(Gone):
 
 
 def status_of(error: ApiError) -> JsonObject:
-    """The `Status` object of an error."""
     status: JsonObject = {
         "kind": "Status",
         "apiVersion": "v1",

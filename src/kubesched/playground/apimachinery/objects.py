@@ -181,7 +181,6 @@ def object_reference(obj: JsonObject) -> JsonObject:
 
 
 def condition(obj: JsonObject, condition_type: str) -> JsonObject | None:
-    """The condition of this type in the object's status."""
     return find_condition(status_of(obj).get("conditions"), condition_type)
 
 

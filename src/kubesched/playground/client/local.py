@@ -155,7 +155,6 @@ class LocalApi:
         kind: PatchKind = "merge",
         subresource: Subresource = "",
     ) -> JsonObject:
-        """Patch an object or one of its subresources."""
         info = self._resource(resource)
         entry, _warnings = patch_object(
             self.registry,

@@ -147,7 +147,6 @@ def normalized(value: Any) -> Any:  # noqa: ANN401 (any JSON value)
 
 
 def without_label(template: JsonObject, label: str) -> JsonObject:
-    """The template without one of its labels."""
     metadata = template.get("metadata") or {}
     labels = {key: value for key, value in (metadata.get("labels") or {}).items() if key != label}
     return {**template, "metadata": {**metadata, "labels": labels}}

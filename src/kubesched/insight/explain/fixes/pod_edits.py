@@ -174,7 +174,6 @@ def soften_spread(index: int, topology_key: str) -> PodEdit:
 
 
 def drop_host_ports(pod: Pod, taken: list[HostPort]) -> PodEdit:
-    """Drop the host ports that are in use."""
     numbers = {(port.protocol, port.port) for port in taken}
     operations: list[Operation] = []
     for field, containers in (

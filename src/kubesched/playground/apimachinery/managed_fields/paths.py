@@ -190,7 +190,6 @@ def collect_paths(layout: Layout, value: Json, path: Path, collected: list[Path]
 
 
 def to_fields_v1(paths: Iterable[Path]) -> JsonObject:
-    """Encode paths as a FieldsV1 object."""
     root: JsonObject = {}
     members = sorted(paths)
     for path in members:

@@ -200,6 +200,5 @@ def format_indexes(indexes: Iterable[int]) -> str:
 
 
 def index_of(pod: JsonObject) -> int | None:
-    """The completion index of a pod."""
     text = annotations_of(pod).get(COMPLETION_INDEX, "")
     return int(text) if text.isdecimal() else None

@@ -41,7 +41,6 @@ def pod_name(stateful_set: JsonObject, ordinal: int) -> str:
 
 
 def claim_name(template: JsonObject, pod: str) -> str:
-    """Name of the claim that a claim template creates for this pod."""
     return f"{template['metadata']['name']}-{pod}"
 
 

@@ -29,7 +29,6 @@ _SCHEMA_COUNTS = {
 
 
 def encode_document(document: JsonObject) -> bytes:
-    """Encode the document."""
     info = document["info"]
     return b"".join(
         (

@@ -25,7 +25,6 @@ SET_ORDER = "$setElementOrder/"
 
 
 def apply_strategic_patch(kind: ObjectType, document: JsonObject, patch: JsonObject) -> JsonObject:
-    """Apply the patch to the document by the merge rules of its kind."""
     return _merge_object(document, patch, kind.fields)
 
 

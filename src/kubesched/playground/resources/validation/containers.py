@@ -49,7 +49,6 @@ _NOT_STANDARD = "must be a standard resource for containers"
 
 
 def volumes(items: Sequence[JsonObject], path: str) -> Problems:
-    """Problems of volumes."""
     names: set[str] = set()
     for here, volume in numbered(items, path):
         yield from _own_name(volume, here, names)
@@ -127,7 +126,6 @@ def _ports(ports: Sequence[JsonObject], path: str) -> Problems:
 
 
 def port_name_problems(name: str) -> list[str]:
-    """Problems of a port name."""
     if len(name) > 15:
         return ["must be no more than 15 characters"]
     if not re.fullmatch(r"[-a-z0-9]+", name):
