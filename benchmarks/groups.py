@@ -1,6 +1,7 @@
 """CPU time of pod-group cycles in memory: gangs of equal pods, placed and preempting.
 
 python benchmarks/groups.py [--nodes 5000] [--members 1000] [--groups 9]
+python benchmarks/groups.py --racks 50 --members 4 --groups 100    # each gang in one of the racks
 """
 
 from __future__ import annotations
@@ -15,18 +16,24 @@ from kubesched.config.features import from_map
 from kubesched.scheduler.scheduler import AssumedGroup
 from kubesched.testing import Cluster, make_node, make_pod
 
+RACK = "topology.kubernetes.io/rack"
 
-def gang(name: str, members: int, priority: int) -> PodGroup:
+
+def gang(name: str, members: int, priority: int, key: str) -> PodGroup:
     meta = {"name": name, "namespace": "default", "uid": name}
     policy = {"gang": {"minCount": members}}
-    spec = {"schedulingPolicy": policy, "priority": priority}
+    spec: dict[str, object] = {"schedulingPolicy": policy, "priority": priority}
+    if key:
+        spec["schedulingConstraints"] = {"topology": [{"key": key}]}
     return codec.convert({"metadata": meta, "spec": spec}, PodGroup)
 
 
-def create(world: Cluster, name: str, members: int, *, cpu: str, priority: int = 0) -> None:
-    world.add(gang(name, members, priority))
+def create(
+    world: Cluster, name: str, members: int, *, cpu: str, priority: int = 0, key: str = ""
+) -> None:
+    world.add(gang(name, members, priority, key))
     for number in range(members):
-        pod = make_pod(f"{name}-{number}").cpu(cpu).priority(priority)
+        pod = make_pod(f"{name}-{number}").cpu(cpu).memory("100Mi").priority(priority)
         world.add(pod.spec(schedulingGroup={"podGroupName": name}).build())
 
 
@@ -44,25 +51,46 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--members", type=int, default=1000)
     parser.add_argument("--groups", type=int, default=9)
+    parser.add_argument("--racks", type=int, default=0, help="gangs must be in one of these")
     args = parser.parse_args()
     silence()
-    with Cluster(gates=from_map({"GenericWorkload": True})) as world:
+    gates = {"GenericWorkload": True, "TopologyAwareWorkloadScheduling": args.racks > 0}
+    with Cluster(gates=from_map(gates)) as world:
         for number in range(args.nodes):
-            world.add(make_node(f"node-{number}").capacity(cpu="4", memory="32Gi").build())
+            node = make_node(f"node-{number}").capacity(cpu="4", memory="32Gi")
+            if args.racks:
+                node = node.label(RACK, f"rack-{number * args.racks // args.nodes}")
+            world.add(node.build())
         world.settle()
-        for number in range(args.groups):
-            create(world, f"gang-{number}", args.members, cpu="400m")
-        times = [attempt_ms(world) for _ in range(args.groups)]
-        for number, (elapsed, placed) in enumerate(times):
-            print(
-                f"gang {number}: {placed} members in {elapsed:.0f} ms, "
-                f"{elapsed / args.members * 1000:.0f} µs each"
-            )
-        world.settle()
-        create(world, "rival", args.members, cpu="4", priority=100)
-        elapsed, _ = attempt_ms(world)
-        print(f"preemption by a gang of {args.members}: {elapsed:.0f} ms")
-        world.settle()
+        if args.racks:
+            place_in_racks(world, args.groups, args.members)
+        else:
+            place_and_preempt(world, args.groups, args.members)
+
+
+def place_and_preempt(world: Cluster, groups: int, members: int) -> None:
+    for number in range(groups):
+        create(world, f"gang-{number}", members, cpu="400m")
+    for number in range(groups):
+        elapsed, placed = attempt_ms(world)
+        print(
+            f"gang {number}: {placed} members in {elapsed:.0f} ms, "
+            f"{elapsed / members * 1000:.0f} µs each"
+        )
+    world.settle()
+    create(world, "rival", members, cpu="4", priority=100)
+    elapsed, _ = attempt_ms(world)
+    print(f"preemption by a gang of {members}: {elapsed:.0f} ms")
+    world.settle()
+
+
+def place_in_racks(world: Cluster, groups: int, members: int) -> None:
+    for number in range(groups):
+        create(world, f"gang-{number}", members, cpu="100m", key=RACK)
+    times = sorted(attempt_ms(world)[0] for _ in range(groups))
+    print(f"{groups} gangs of {members}: median {times[groups // 2]:.2f} ms, ", end="")
+    print(f"mean {sum(times) / groups:.2f} ms each")
+    world.settle()
 
 
 if __name__ == "__main__":
