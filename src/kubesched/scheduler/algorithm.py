@@ -19,7 +19,7 @@ from kubesched.base.logs import get_logger
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Diagnosis, FitError, NoNodesAvailable
 from kubesched.framework.node_statuses import NodeStatusColumns
-from kubesched.framework.nodes.columns import Indices, Mask
+from kubesched.framework.nodes.columns import Indices, Levels, Mask
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nodes.views import NodeColumns, PassingColumns
@@ -103,6 +103,14 @@ class SchedulingAlgorithm:
         self.extenders_decide = False
         """True if an extender filters or scores: the search must not stop at the first node."""
 
+    @property
+    def node_count(self) -> int:
+        """Number of nodes that may be chosen."""
+        return self.table.node_count
+
+    def _row_of(self, node_name: str) -> int | None:
+        return self.table.row_of.get(node_name)
+
     # -- the whole cycle ---------------------------------------------------------------------------
 
     def schedule(
@@ -140,7 +148,8 @@ class SchedulingAlgorithm:
             return feasible.error
         if not feasible.count:
             feasible.explain()
-            if engine is not None and pod_class is not None:
+            is_whole = self.node_count == table.node_count
+            if engine is not None and pod_class is not None and is_whole:
                 state.fails_as_class = engine.learn_failure(
                     framework, state, pod, pod_class, feasible.diagnosis
                 )
@@ -164,6 +173,22 @@ class SchedulingAlgorithm:
         mask = np.zeros(table.high_water, dtype=np.bool_)
         mask[found.rows] = True
         return mask
+
+    def levels(self, framework: Framework, state: CycleState, pod: PodInfo) -> Levels | Mask | None:
+        """By row, 0 where the pod does not fit, if they alone decide on any rows. Read-only."""
+        self.table.refresh()
+        engine, pod_class = self.engine, self._class_of(framework, state, pod)
+        outcome = self.pre_filter(framework, state, pod, pod_class)
+        is_kept = outcome.status is None and outcome.node_names is None
+        if engine is None or pod_class is None or not is_kept:
+            return None
+        best = engine.decide(framework, state, pod, pod_class)
+        if not isinstance(best, Best) or best.feasible == 1:
+            return None
+        kept = engine.classes.answers(pod_class.shape)
+        by_filters = kept.filters and kept.filters.decide_alone(state.skip_filter_plugins)
+        by_scores = kept.scores and kept.scores.decide_alone(state.skip_score_plugins)
+        return best.totals if by_filters and by_scores else None
 
     def _class_of(self, framework: Framework, state: CycleState, pod: PodInfo) -> PodClass | None:
         """The pod's equivalence class, if cached answers can decide it."""
@@ -289,9 +314,7 @@ class SchedulingAlgorithm:
         else:
             walk = self._candidates(outcome, diagnosis)
             feasible = self._filter_walk(framework, state, pod, walk, diagnosis)
-        self.next_start = (
-            self.next_start + feasible.count + feasible.rejected
-        ) % self.table.node_count
+        self.next_start = (self.next_start + feasible.count + feasible.rejected) % self.node_count
         return feasible
 
     def try_first(
@@ -309,7 +332,7 @@ class SchedulingAlgorithm:
         # Upstream: a PreFilter's narrowing is not consulted here, and Pending plugins of this trial
         # are lost.
         """
-        row = self.table.row_of.get(node_name)
+        row = self._row_of(node_name)
         if row is None:
             return None
         result = filter_with_nominated_pods(
@@ -546,7 +569,7 @@ class SchedulingAlgorithm:
         return ScheduleResult(table.names[row], len(rows), examined)
 
     def fits_nowhere(self, pod: PodInfo, diagnosis: Diagnosis) -> Status:
-        return Status(Code.UNSCHEDULABLE, error=FitError(pod.key, self.table.node_count, diagnosis))
+        return Status(Code.UNSCHEDULABLE, error=FitError(pod.key, self.node_count, diagnosis))
 
 
 def log_scores(names: Sequence[str], pod: Pod, rows: Indices, outcome: ScoreOutcome) -> None:

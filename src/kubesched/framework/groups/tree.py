@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.groups.states import Group, GroupKey, key_of_group
@@ -51,8 +51,7 @@ class Placement:
     rows: Indices
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedPod:
+class PlacedPod(NamedTuple):
     """A member with a place."""
 
     pod: PodInfo

@@ -413,6 +413,16 @@ class NodeTable:
         for claim in pod.claims:
             self._count_claim(claim, row, sign)
 
+    def count_copies(self, pod: PodInfo, rows: Indices, sign: int) -> None:
+        """Count a pod on many rows at once, for a moment and only in their sums; or no more."""
+        for name, resource in self.resource_index.items():
+            self.requested[resource].array[rows] += sign * pod.requests.get(name)
+        cpu, memory = pod.nonzero_requests
+        self.nonzero_cpu.array[rows] += sign * cpu
+        self.nonzero_memory.array[rows] += sign * memory
+        self.pod_count.array[rows] += sign
+        self.pod_log.extend(rows.tolist())
+
     def _count_claim(self, claim: str, row: int, sign: int) -> None:
         rows = self.claims.setdefault(claim, {})
         rows[row] = rows.get(row, 0) + sign

@@ -234,7 +234,9 @@ class NodeResourcesFit(
         nodes = NodeColumns(table, placement.rows)
         wanted: dict[int, list[int]] = {}
         for each in placed:
-            for resource, request, weight in self._resources(each.pod.pod, table):
+            # Members that are alike share what PreScore has found out, if it ran.
+            known = each.state.get(PRE_SCORE_STATE)
+            for resource, request, weight in known or self._resources(each.pod.pod, table):
                 wanted.setdefault(resource, [weight, 0])[1] += request
         return _MOST_ALLOCATED.score_sums(
             [

@@ -287,6 +287,11 @@ class ScoreColumns(_RowColumns):
         state.skip_score_plugins = self._skipped | state.skip_score_plugins
         return failed
 
+    def decide_alone(self, skipped: Set[str]) -> bool:
+        """True if levels are all that differs for a pod for which PreScore skips these."""
+        is_uniform = all(raw.uniform is not None for raw in self.raws)
+        return is_uniform and all(plugin.name in skipped for plugin in self.asked)
+
     def levels(self, state: CycleState, pod: Pod) -> Levels:
         """The level per row, up to date if the filters are. Read-only. Raises Unfit."""
         self._sync(state, pod, None if self._at is None else self._renew_few)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.diagnosis import Diagnosis, FitError, NoNodesAvailable
+from kubesched.framework.diagnosis import Diagnosis, NoNodesAvailable
 from kubesched.framework.nodes.columns import Indices
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.runtime import Framework
 from kubesched.framework.runtime.pre_filter import PreFilterOutcome
 from kubesched.framework.status import Code, Status
-from kubesched.scheduler.algorithm import Feasible, ScheduleResult, SchedulingAlgorithm
+from kubesched.scheduler.algorithm import ScheduleResult, SchedulingAlgorithm
 from kubesched.scheduler.classes import Walk, Walked
 
 
@@ -30,41 +30,24 @@ class PlacementAlgorithm(SchedulingAlgorithm):
         self.extenders_decide = whole.extenders_decide
         self._rows = rows[whole.table.position[rows].argsort()]
 
+    @property
+    def node_count(self) -> int:
+        return len(self._rows)
+
+    def _row_of(self, node_name: str) -> int | None:
+        row = super()._row_of(node_name)
+        return row if row in self._rows else None
+
     def schedule(
         self, framework: Framework, state: CycleState, pod: PodInfo
     ) -> ScheduleResult | Status:
-        self.table.refresh()
         if not len(self._rows):
             return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, error=NoNodesAvailable())
-        pod_class = self._class_of(framework, state, pod)
-        outcome = self.pre_filter(framework, state, pod, pod_class)
-        is_kept = outcome.status is None and outcome.node_names is None
-        if self.engine is not None and pod_class is not None and is_kept:
-            count = len(self._rows)
-            walk = Walk(self._rows, self.next_start % count, self.nodes_to_find(framework, count))
-            answer = self.engine.decide(framework, state, pod, pod_class, walk)
-            if isinstance(answer, Walked):
-                return self._select_walked(answer, count)
-        feasible = self.find_nodes_that_fit(framework, state, pod, outcome)
-        if feasible.error is not None:
-            return feasible.error
-        if not feasible.count:
-            feasible.explain()
-            return self.fits_nowhere(pod, feasible.diagnosis)
-        return self._prioritize_and_select(framework, state, pod.pod, feasible)
+        return super().schedule(framework, state, pod)
 
-    def search(
-        self,
-        framework: Framework,
-        state: CycleState,
-        pod: PodInfo,
-        outcome: PreFilterOutcome,
-        diagnosis: Diagnosis,
-    ) -> Feasible:
-        walk = self._candidates(outcome, diagnosis)
-        feasible = self._filter_walk(framework, state, pod, walk, diagnosis)
-        self.next_start = (self.next_start + feasible.count + feasible.rejected) % len(self._rows)
-        return feasible
+    def _walk(self, framework: Framework) -> Walk:
+        count = len(self._rows)
+        return Walk(self._rows, self.next_start % count, self.nodes_to_find(framework, count))
 
     def _candidates(self, outcome: PreFilterOutcome, diagnosis: Diagnosis) -> Indices:
         if outcome.node_names is not None:
@@ -73,18 +56,5 @@ class PlacementAlgorithm(SchedulingAlgorithm):
         start = self.next_start % len(self._rows)
         return np.concatenate((self._rows[start:], self._rows[:start]))
 
-    def try_first(
-        self,
-        framework: Framework,
-        state: CycleState,
-        pod: PodInfo,
-        node_name: str,
-        diagnosis: Diagnosis,
-    ) -> int | None:
-        row = self.table.row_of.get(node_name)
-        if row is None or row not in self._rows:
-            return None
-        return super().try_first(framework, state, pod, node_name, diagnosis)
-
-    def fits_nowhere(self, pod: PodInfo, diagnosis: Diagnosis) -> Status:
-        return Status(Code.UNSCHEDULABLE, error=FitError(pod.key, len(self._rows), diagnosis))
+    def _select_walked(self, walked: Walked, candidates: int) -> ScheduleResult:
+        return super()._select_walked(walked, len(self._rows))

@@ -38,6 +38,7 @@ from kubesched.scheduler.groups.results import (
     Verdict,
     group_unschedulable,
 )
+from kubesched.scheduler.groups.side_by_side import place_side_by_side
 from kubesched.scheduler.queue.nominator import Nominator
 from kubesched.scheduler.scheduling_cycle import SchedulingCycle, as_one_node_failure
 
@@ -111,13 +112,16 @@ class Placing:
         if metrics is not None and not node.key.is_composite:
             metrics.generated_placements_total.labels(profile).inc(len(placements))
         tried: list[tuple[GroupResult, dict[GroupKey, GroupResult]]] = []
-        for placement in placements:
+        found = self._place_side_by_side(node, placements) if len(placements) > 1 else {}
+        for at, placement in enumerate(placements):
             outer, self.results = self.results, {}
             trial: list[Undo] = []
             try:
-                result = await self._try_placement(node, placement, trial)
+                result = found.get(at) or await self._try_placement(node, placement, trial)
                 tried.append((result, self.results))
                 self.trials.setdefault(node.key, []).append((placement, result))
+                if at in found:
+                    self._whole.next_start %= len(placement.rows)  # as if all were examined
             finally:
                 _revert(trial)
                 self.results = outer
@@ -156,14 +160,40 @@ class Placing:
             return await self._place_children(node, placement, undo)
         started = self.framework.now()
         result = await self._place_members(node, placement, undo)
+        self._evaluated(result, self.framework.now() - started)
+        return result
+
+    def _evaluated(self, result: GroupResult, seconds: float) -> None:
         metrics = self.framework.handle.metrics
         if metrics is not None and result.status.code is not Code.ERROR:
             word = "feasible" if result.status.is_success else "infeasible"
             labels = (word, self.framework.profile_name)
             metrics.placement_evaluations_total.labels(*labels).inc()
-            elapsed = self.framework.now() - started
-            metrics.placement_evaluation_duration_seconds.labels(*labels).observe(elapsed)
-        return result
+            metrics.placement_evaluation_duration_seconds.labels(*labels).observe(seconds)
+
+    def _place_side_by_side(
+        self, node: GroupNode, placements: Sequence[Placement]
+    ) -> dict[int, GroupResult]:
+        """Results by index of placements that take all members; others are to be tried."""
+        framework, group, results = self.framework, self.states.state(node.key), {}
+        algorithm, started = PlacementAlgorithm(self._whole, placements[0].rows), framework.now()
+        if not node.members or group is None or self.cycle.with_extenders(algorithm) != algorithm:
+            return {}
+        count, scheduled = len(node.members), group.scheduled_count
+        checks = [self._is_feasible(node, count - n, scheduled + n) for n in range(count + 1)]
+        is_stopped = any(each.code in (Code.ERROR, Code.UNSCHEDULABLE) for each in checks)
+        if is_stopped or not checks[-1].is_success:
+            return {}
+        members = [(info.pod_info, self._begin(info)) for info in node.members]
+        found = place_side_by_side(framework, algorithm, members, placements)
+        seconds = (framework.now() - started) / max(len(found), 1)
+        for at, places in found.items():
+            result = results[at] = GroupResult(node, Verdict(SUCCESS), any_scheduled=True)
+            for info, (_, state), place in zip(node.members, members, places, strict=True):
+                each = MemberResult(info, SUCCESS, state, place, seconds=seconds / count)
+                result.members.append(each)
+            self._evaluated(result, seconds)
+        return results
 
     async def _place_children(
         self, node: GroupNode, placement: Placement, undo: list[Undo]
@@ -282,6 +312,12 @@ class Placing:
             _revert(trial)
         return result
 
+    def _begin(self, info: QueuedPodInfo) -> CycleState:
+        state = CycleState()
+        state.cycle, state.signature = self.scheduling_cycle, info.signature
+        self.cycle.recall_nomination(info.pod_info)
+        return state
+
     async def _try_member(
         self,
         info: QueuedPodInfo,
@@ -291,10 +327,8 @@ class Placing:
     ) -> MemberResult:
         framework = self.framework
         started = framework.now()
-        state = CycleState()
-        state.cycle, state.signature = self.scheduling_cycle, info.signature
+        state = self._begin(info)
         state.group_trial = group_trial
-        self.cycle.recall_nomination(info.pod_info)
         decided = self.cycle.with_extenders(algorithm).schedule(framework, state, info.pod_info)
         outcome = await decided if isinstance(decided, Awaitable) else decided
         self.shared.member_states[info.pod_info.uid] = state
