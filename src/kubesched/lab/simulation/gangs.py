@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.names import key_of_manifest
-from kubesched.api.scheduling_v1beta1 import PodGroup
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.groups.states import GroupKey, GroupStates, group_of, is_gang, min_count
 from kubesched.framework.handle import Handle
@@ -57,13 +56,14 @@ def make_gang_auditor(auditor: type[SilentAuditor], complain: Complain) -> type[
 
         def permit(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
             super().permit(state, pod, node_name)
-            key, listers = group_of(pod), self.handle.listers
+            key, listers, known = group_of(pod), self.handle.listers, self.handle.groups
             assert listers is not None, "a scheduler has listers"
+            assert known is not None, "it has groups"
             if key is None:
                 return None
-            group = listers.of(PodGroup).get(key.namespace, key.name)
-            held = self._held.setdefault(key, set())
-            held.add(pod.metadata.uid)
+            mine = known.state(key)  # listers are ahead while an extender is awaited
+            group = None if mine is None else mine.group
+            (held := self._held.setdefault(key, set())).add(pod.metadata.uid)
             placed = {
                 other.metadata.uid
                 for other in listers.of(Pod).list()
