@@ -163,7 +163,7 @@ def in_memory_scheduler(
     extenders: ExtenderFactory = no_extenders,
     max_in_unschedulable_s: float = 300.0,
     plugin_client: SchedulerClient | None = None,
-    metrics: MetricsRegistry | None = None,
+    metrics: MetricsRegistry | SchedulerMetrics | None = None,
     measures_plugins: bool = False,
     wrap: Callable[[Dependencies], Dependencies] = lambda dependencies: dependencies,
 ) -> InMemoryScheduler:
@@ -179,6 +179,9 @@ def in_memory_scheduler(
         registry = in_tree_registry()
         registry.add_installed()
     config = config or default_config(gates)
+    if not isinstance(metrics, SchedulerMetrics):
+        parts = MetricGates(entities=gates.reference.entity_metrics, shadows=config.has_shadows)
+        metrics = SchedulerMetrics(metrics or MetricsRegistry(), parts)
     listers = MemoryListers()
     no_events = NoEvents()
     dependencies = Dependencies(
@@ -190,10 +193,7 @@ def in_memory_scheduler(
         # Separate, as in a recorded scheduler, so that ties draw the same numbers.
         jitter=Random(0),
         call_later=call_later or _call_later,
-        metrics=SchedulerMetrics(
-            metrics or MetricsRegistry(),
-            MetricGates(entities=gates.reference.entity_metrics, shadows=config.has_shadows),
-        ),
+        metrics=metrics,
         measures_plugins=measures_plugins,
         extenders=extenders,
         plugin_client=plugin_client,

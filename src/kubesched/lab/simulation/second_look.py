@@ -162,14 +162,12 @@ class SecondLook:
         self._live = live
         self._listers = listers
         self._config, self._gates, self._registry, self._clock = config, gates, registry, clock
-        self._complain = complain
-        self._said = said
-        self._mischief = mischief
+        self._complain, self._said, self._mischief = complain, said, mischief
         self._struck = 0
         self.candidates: list[Candidate] = []
         """Whose victims the scheduler evicts in this attempt."""
-        self.count = 0
-        self.compared = 0
+        self.count = self.compared = 0
+        self._last: Core | None = None
 
     def watch(self) -> None:
         """Compare from now on."""
@@ -336,7 +334,9 @@ class SecondLook:
             extenders=lambda configured, table: make_extenders(
                 configured, KeptObjects(), table, echo
             ),
+            metrics=self._last.assembly.scheduler.metrics if self._last else None,
         )
+        self._last = made
         core = made.assembly
         for obj in state_of_listers("stores", listers):
             made.listers.put(obj)
