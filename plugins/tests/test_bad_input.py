@@ -50,6 +50,7 @@ def definition_of_another_version(file: str) -> str:
     return json.dumps(crd)
 
 
+@pytest.mark.slow
 async def test_kinds_that_are_missing_or_of_another_version_count_as_empty(tmp_path: Path) -> None:
     names = ("CapacityScheduling", "NodeResourceTopologyMatch", "Coscheduling")
     enabled = [{"name": name} for name in names]

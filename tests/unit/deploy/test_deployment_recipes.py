@@ -31,6 +31,7 @@ def run(words, *, path):
     return subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_a_plugin_in_a_config_map_is_found(chart, tmp_path):
     (module,) = blocks("deploy-your-plugins.md", "python")
     (values,) = blocks("deploy-your-plugins.md", "yaml")

@@ -108,6 +108,7 @@ def test_what_cannot_be_is_said_in_a_sentence(folder, capsys, words, text):
     assert said.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_the_check_tells_what_is_broken(folder, capsys):
     assert main(["plugin", "check", "faulty_plugin:Faulty", "--examples", "60"]) == 1
     printed = capsys.readouterr().out

@@ -273,6 +273,7 @@ class CacheMachine(RuleBasedStateMachine):
 
 TestCacheMachine = CacheMachine.TestCase
 TestCacheMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestCacheMachine.pytestmark = [pytest.mark.slow]
 
 
 def test_new_labels_make_the_row_dirty():
