@@ -23,8 +23,10 @@ from kubesched.scheduler.classes.row_columns import FilterColumns, ScoreColumns
 
 CLASS_LIMIT: Final = 4096
 """Maximum number of classes. Large data is stored by shape."""
-SIGNATURES_BYTES_LIMIT: Final = 16 * 1024 * 1024
-"""Maximum bytes of signatures. A class can take about twenty times its signature's size."""
+SIGNATURES_BYTES_LIMIT: Final = 1024 * 1024
+"""Maximum bytes of signatures, and of shapes: about 4,000 of ordinary pods. A class with its
+answers takes about twenty times its signature, most of it for the names in the pod.
+"""
 BYTES_LIMIT: Final = 128 * 1024 * 1024
 """Limit for the answers of all shapes (LRU)."""
 BYTES_PER_ROW: Final = 16
@@ -70,6 +72,7 @@ class ClassCache:
         self._classes: OrderedDict[bytes, PodClass] = OrderedDict()
         self._signatures_bytes = 0
         self._answers: OrderedDict[bytes, Answers] = OrderedDict()
+        self._shapes_bytes = 0
 
     def get(self, pod: PodInfo, signature: bytes, shape: bytes) -> PodClass:
         """The class of a pod with that signature."""
@@ -92,8 +95,12 @@ class ClassCache:
         if answers is None:
             answers = self._answers[shape] = Answers()
             fitting = min(self._limit, BYTES_LIMIT // (BYTES_PER_ROW * self._table.capacity))
-            while len(self._answers) > max(fitting, 1):
-                self._answers.popitem(last=False)
+            self._shapes_bytes += len(shape)
+            while (
+                len(self._answers) > max(fitting, 1) or self._shapes_bytes > SIGNATURES_BYTES_LIMIT
+            ):
+                dropped, _ = self._answers.popitem(last=False)
+                self._shapes_bytes -= len(dropped)
         else:
             self._answers.move_to_end(shape)
         return answers
@@ -104,5 +111,5 @@ class ClassCache:
 
     def clear(self) -> None:
         self._classes.clear()
-        self._signatures_bytes = 0
         self._answers.clear()
+        self._signatures_bytes = self._shapes_bytes = 0

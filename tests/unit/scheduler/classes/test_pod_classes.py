@@ -46,3 +46,16 @@ def test_classes_of_large_pods_give_way_earlier(monkeypatch):
     cache.get(POD, b"n" * 60, b"a")
     assert cache.get(POD, b"small", b"a") is small
     assert cache.get(POD, b"o" * 60, b"a") is not old
+
+
+def test_answers_of_large_pods_give_way_earlier(monkeypatch):
+    """Answers hold needs and reasons by name, and shapes outlive their classes."""
+    monkeypatch.setattr(pod_classes, "SIGNATURES_BYTES_LIMIT", 100)
+    cache = ClassCache(NodeTable())
+    old, small = cache.answers(b"o" * 60), cache.answers(b"small")
+    new = cache.answers(b"n" * 60)
+    assert cache.all_answers() == [small, new]
+    assert cache.answers(b"o" * 60) is not old
+    cache.clear()
+    kept = [cache.answers(shape * 50) for shape in (b"a", b"b")]
+    assert cache.all_answers() == kept
