@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -96,7 +97,7 @@ class DuplicateKeyError(YamlError):
     """A map has a key twice."""
 
 
-def load(data: bytes) -> Any:  # noqa: ANN401  # any JSON value
+def load(data: bytes, max_nodes: int = sys.maxsize) -> Any:  # noqa: ANN401  # any JSON value
     """The value of the single document in `data`, as Kubernetes' clients read it.
 
     Raises:
@@ -108,7 +109,7 @@ def load(data: bytes) -> Any:  # noqa: ANN401  # any JSON value
         kind = YamlError if told == message else DuplicateKeyError
         raise kind(told, node.line, node.column)
 
-    return to_plain(parse_text(data), "", report, json=False)
+    return to_plain(parse_text(data, max_nodes), "", report, json=False)
 
 
 def parse(data: bytes, source: str = "") -> Node:
@@ -126,14 +127,14 @@ def parse(data: bytes, source: str = "") -> Node:
         raise ConfigError([problem], source=source) from error.__cause__
 
 
-def parse_text(data: bytes) -> Node:
+def parse_text(data: bytes, max_nodes: int = sys.maxsize) -> Node:
     """Like `parse`, of any size; raises `YamlError`."""
     text = _decode(data)
     if is_json(data):
         # JSON may be indented with tabs, which PyYAML's scanner rejects. Tabs inside JSON
         # strings are always escaped, so the replacement loses nothing and keeps the columns.
         text = text.replace("\t", " ")
-    return _Builder(text).build()
+    return _Builder(text, max_nodes).build()
 
 
 def fields(
@@ -232,7 +233,7 @@ def _decode(data: bytes) -> str:
 class _Builder:
     """Turns the event stream into nodes with an explicit stack instead of recursion."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, max_nodes: int) -> None:
         loader: type[yaml.Loader | yaml.CLoader] = getattr(yaml, "CLoader", yaml.Loader)
         self._text = text
         self._loader = loader
@@ -241,6 +242,7 @@ class _Builder:
         self._keys: list[Scalar | None] = []  # per open map: the key whose value is next
         self._root: Node | None = None
         self._count = 0
+        self._max_nodes = max_nodes
 
     def build(self) -> Node:
         try:
@@ -319,6 +321,8 @@ class _Builder:
     def _attach(self, node: Node) -> None:
         """Adds a finished node to its parent."""
         self._count += 1
+        if self._count > self._max_nodes:
+            raise YamlError(f"more than {self._max_nodes} nodes", node.line, node.column)
         if not self._open:
             self._root = node
             return

@@ -11,12 +11,30 @@ from kubesched.base.errors import BadRequest, RequestEntityTooLarge
 from kubesched.playground.apimachinery.objects import Json, JsonObject, decode
 
 MAX_BODY_BYTES = 3 * 1024 * 1024  # upstream's limit for a request body
+MAX_VALUES = 50_000
+"""Maximum values in a body or patched object. Merging, validation and field ownership visit each of
+them while no other request is served. Definitions, the largest objects in use, have about 20,000.
+"""
 
 
 def check_size(body: bytes) -> None:
     """Reject a body, or a patched object, above the size limit."""
     if len(body) > MAX_BODY_BYTES:
         raise RequestEntityTooLarge(f"Request entity too large: limit is {MAX_BODY_BYTES}")
+
+
+def check_values(body: bytes, value: Json) -> None:
+    """Reject a body, or a patched object, with too many values."""
+    if sum(map(body.count, (b",", b"[", b"{"))) <= MAX_VALUES:  # an upper bound, found quickly
+        return
+    count, containers = 0, [value]
+    while containers:
+        container = containers.pop()
+        items = container.values() if isinstance(container, dict) else container
+        count += len(items)
+        containers += [item for item in items if isinstance(item, (dict, list))]
+    if count > MAX_VALUES:
+        raise RequestEntityTooLarge(f"Request entity too large: limit is {MAX_VALUES} values")
 
 
 def decode_json(body: bytes) -> Json:
@@ -32,9 +50,11 @@ def decode_raw_json(body: bytes) -> Json:
             "couldn't get version/kind; json parse error: unexpected end of JSON input (<empty>)"
         )
     try:
-        return decode(body)
+        value: Json = decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadRequest(f"couldn't get version/kind; json parse error: {error}") from None
+    check_values(body, value)
+    return value
 
 
 def duplicate_fields(body: bytes) -> list[str]:
@@ -78,7 +98,7 @@ def decode_yaml(body: bytes, *, keeps_nulls: bool = False) -> Json:
     from kubesched.api.yaml_nodes import DuplicateKeyError, YamlError, load
 
     try:
-        value = load(body)
+        value = load(body, max_nodes=2 * MAX_VALUES)  # keys are nodes, too
         return value if keeps_nulls else without_nulls(value)
     except DuplicateKeyError as error:
         raise BadRequest(

@@ -24,7 +24,7 @@ from kubesched.playground.apimachinery.managed_fields.managers import (
 from kubesched.playground.apimachinery.managed_fields.merge import merge, prefixes, prune
 from kubesched.playground.apimachinery.managed_fields.paths import Layout, Path, describe, paths_of
 from kubesched.playground.apimachinery.objects import Json, JsonObject, decode, encode, timestamp
-from kubesched.playground.apimachinery.serialization import check_size
+from kubesched.playground.apimachinery.serialization import check_size, check_values
 from kubesched.playground.registry.rest_storage import RestStorage, WriteOptions
 from kubesched.playground.storage.store import Entry
 
@@ -114,6 +114,7 @@ def _applied(
     # The merged object shares parts with the stored one, and defaulting works in place.
     body = encode(merged)
     check_size(body)
+    check_values(body, merged)
     return decode(body), tuple(present)
 
 

@@ -12,6 +12,7 @@ the live list come first. Pure: the result shares unchanged parts.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from kubesched.base.errors import BadRequest
@@ -22,6 +23,8 @@ PATCH = "$patch"
 RETAIN_KEYS = "$retainKeys"
 DELETE_FROM = "$deleteFromPrimitiveList/"
 SET_ORDER = "$setElementOrder/"
+MAX_REPEATS = 16
+"""Items of one list with the same merge key. Each of them copies the object it is merged into."""
 
 
 def apply_strategic_patch(kind: ObjectType, document: JsonObject, patch: JsonObject) -> JsonObject:
@@ -112,6 +115,7 @@ def _merge_list(old: list[Any], patch: list[Any], field: Field) -> list[Any]:
     result: list[Any] = list(old)
     positions = _positions(result, key)
     stated: list[JsonObject] = []
+    repeats: Counter[bytes] = Counter()
     for item in patch:
         if not isinstance(item, dict):
             raise BadRequest(
@@ -120,7 +124,11 @@ def _merge_list(old: list[Any], patch: list[Any], field: Field) -> list[Any]:
         value = item.get(key)
         if value is None:
             raise BadRequest(f"map: {item} does not contain declared merge key: {key}")
-        known = positions.setdefault(encode(value), [])
+        identity = encode(value)
+        repeats[identity] += 1
+        if repeats[identity] > MAX_REPEATS:
+            raise BadRequest(f"more than {MAX_REPEATS} items with the merge key {key}: {value}")
+        known = positions.setdefault(identity, [])
         if item.get(PATCH) == "delete":
             if known:
                 result[known.pop(0)] = _GONE

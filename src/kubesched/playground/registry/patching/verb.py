@@ -21,7 +21,7 @@ from kubesched.playground.apimachinery.catalog import ResourceInfo
 from kubesched.playground.apimachinery.failures import invalid
 from kubesched.playground.apimachinery.objects import Json, JsonObject, decode, encode
 from kubesched.playground.apimachinery.schema.table import type_of_kind
-from kubesched.playground.apimachinery.serialization import check_size
+from kubesched.playground.apimachinery.serialization import check_size, check_values
 from kubesched.playground.apimachinery.validation import IS_IMMUTABLE
 from kubesched.playground.registry import scale
 from kubesched.playground.registry.patching.json_patch import apply_json_patch
@@ -59,6 +59,7 @@ def patch_object(
     if not isinstance(patched, dict) or not isinstance(patched.get("metadata"), dict):
         raise BadRequest("the patched object has no metadata")
     check_size(body)
+    check_values(body, patched)
     if b"null" in body:
         patched = strip_nulls_of(resource, patched)
     warnings = _check_result(resource, name, patched, body, validation)
