@@ -99,16 +99,12 @@ async def test_a_cluster_restored_to_an_older_revision_is_scheduled(cluster, run
     await cluster.add_pod("large", cpu="20")
     await cluster.bound("kept")
     await cluster.condition("large")
-    backup = cluster.plane.folder / "backup"
-    async with stopped(cluster.plane) as data:
-        shutil.copytree(data, backup)
+    backup = await back_up(cluster.plane)
     await cluster.add_node("n2", cpu="32")
     lost = await many(cluster, "lost", 40)
     assert await cluster.bound("large") == ["n2"]
     await cluster.bound(*lost)
-    async with stopped(cluster.plane) as data:
-        shutil.rmtree(data)
-        backup.rename(data)
+    await restore(cluster.plane, backup)
     assert not (await cluster.pod("large")).spec.node_name
     await cluster.add_pod("after")
     assert await cluster.bound("after") == ["n1"]
@@ -127,17 +123,13 @@ async def test_a_restored_cluster_whose_new_history_is_ahead_is_scheduled(cluste
     await cluster.add_pod("large", cpu="20")
     await cluster.bound("kept")
     await cluster.condition("large")
-    backup = cluster.plane.folder / "backup"
-    async with stopped(cluster.plane) as data:
-        shutil.copytree(data, backup)
+    backup = await back_up(cluster.plane)
     await cluster.add_node("n2", cpu="32")
     assert await cluster.bound("large") == ["n2"]
     await scheduler.says('"Successfully bound pod to node" pod="default/large"')
     reached = int((await cluster.pod("large")).metadata.resource_version)
     scheduler.send(signal.SIGSTOP)
-    async with stopped(cluster.plane) as data:
-        shutil.rmtree(data)
-        backup.rename(data)
+    await restore(cluster.plane, backup)
     assert not (await cluster.pod("large")).spec.node_name
     await cluster.add_node("n3", cpu="32")
     await many(cluster, "new", 40)
@@ -160,10 +152,50 @@ async def stopped(plane):
     await plane.wait_until_ready()
 
 
+async def back_up(plane):
+    """A snapshot of the running etcd; without `etcdctl` beside etcd, the files of a stopped one."""
+    backup = plane.folder / "backup"
+    program, url = etcd_of(plane)
+    if (tool := program.with_name("etcdctl")).exists():
+        await tell(tool, f"--endpoints={url}", "snapshot", "save", backup)
+    else:
+        async with stopped(plane) as data:
+            shutil.copytree(data, backup)
+    return backup
+
+
+async def restore(plane, backup):
+    """Revisions go on from the backup's, as without `--bump-revision`."""
+    program, _ = etcd_of(plane)
+    async with stopped(plane) as data:
+        shutil.rmtree(data)
+        if backup.is_file():
+            tool = program.with_name("etcdutl")
+            await tell(tool, "snapshot", "restore", backup, f"--data-dir={data}")
+        else:
+            backup.rename(data)
+
+
+async def tell(*command):
+    process = await asyncio.create_subprocess_exec(
+        *map(str, command), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    told, _ = await process.communicate()
+    assert process.returncode == 0, told.decode()
+
+
+def etcd_of(plane):
+    """The program and the URL of its clients."""
+    program, *options = plane.etcd._command
+    (url,) = (
+        str(word).partition("=")[2] for word in options if "--listen-client-urls" in str(word)
+    )
+    return program, url
+
+
 async def compact(plane):
     """Have etcd forget everything before now."""
-    options = [str(word) for word in plane.etcd._command]
-    (url,) = (word.partition("=")[2] for word in options if "--listen-client-urls" in word)
+    _, url = etcd_of(plane)
     async with aiohttp.ClientSession() as session:
         async with session.post(f"{url}/v3/kv/range", json={"key": "AA=="}) as answer:
             revision = (await answer.json())["header"]["revision"]

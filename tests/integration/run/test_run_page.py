@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -87,33 +89,62 @@ async def test_without_the_flag_there_is_no_page(cluster, run, admin):
     assert (await get(scheduler, "/debug/page/", certificate=admin))[0] == 404
 
 
+IDLE = int(os.environ.get("KUBESCHED_IDLE_STREAMS", "150"))
+SLOW = int(os.environ.get("KUBESCHED_SLOW_STREAMS", "50"))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("cluster", ["embedded"], indirect=True)
-async def test_streams_that_are_not_read_keep_none_from_being_scheduled(cluster, run, admin):
-    """200 browsers ask for events and stop reading; the pods after that are placed and probes
-    answered.
+async def test_streams_that_are_hardly_read_keep_none_from_being_scheduled(cluster, run, admin):
+    """Browsers ask for events and stop reading, or read a byte at a time; pods are placed and
+    probes answered.
     """
     await cluster.add_node("n1", cpu="64")
     scheduler = await run(*delegating(cluster), "--page")
     await cluster.add_pod("before")
     await cluster.bound("before")
+    empty = usage(scheduler.process.pid)
     streams, statuses = [], []
-    for _ in range(200):
+
+    async def open_stream():
         reader, writer = await asyncio.open_connection(
             "127.0.0.1", scheduler.port, ssl=context(admin), limit=1
         )
         writer.write(b"GET /debug/page/api/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         statuses.append((await reader.readexactly(12))[-3:])
         streams.append(writer)
+        return reader
+
+    async def read_slowly(reader):
+        while True:
+            if not await reader.read(1):
+                return
+            await asyncio.sleep(0.1)
+
+    slow = [asyncio.create_task(read_slowly(await open_stream())) for _ in range(SLOW)]
+    for _ in range(IDLE):
+        await open_stream()
     names = [f"p{number}" for number in range(100)]
     for name in names:
         await cluster.add_pod(name, cpu="10m")
     assert await cluster.bound(*names) == ["n1"] * len(names)
     assert (await get(scheduler, "/livez"))[0] == 200
     assert sorted(set(statuses)) == [b"200", b"503"], statuses
+    print(  # noqa: T201  # shown by -s
+        f"{statuses.count(b'200')} of {SLOW + IDLE} streams served,"
+        f" RSS and CPU {empty} before, {usage(scheduler.process.pid)} after"
+    )
     for writer in streams:
         writer.transport.abort()
+    await asyncio.gather(*slow, return_exceptions=True)
     assert scheduler.process.returncode is None
+
+
+def usage(pid):
+    """Resident memory and CPU time of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    cpu_s = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return f"{int(fields[21]) * os.sysconf('SC_PAGE_SIZE') >> 20} MB, {cpu_s:.1f} s"
 
 
 async def page_token(cluster):

@@ -117,6 +117,7 @@ OWN_FLAGS = (
     "page",
     "record",
     "record-limit",
+    "reference-version",
 )
 VARIES = {
     "Started": "Started|",

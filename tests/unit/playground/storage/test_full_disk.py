@@ -10,6 +10,7 @@ import asyncio
 import json
 import random
 import sqlite3
+import subprocess
 
 import pytest
 
@@ -146,6 +147,45 @@ async def test_what_could_not_be_written_until_the_end_is_told(tmp_path, caplog)
         Disk(journal).fill()
         assert (await send(cluster, "POST", MAPS, config_map("hit")))[0] == 507
     assert [r.values["changes"] for r in caplog.records if "are lost" in r.getMessage()] == [1]
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A real file system of 8 MB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", folder], capture_output=True, text=True
+    )
+    if mounted.returncode:
+        pytest.skip(f"mounting a file system needs root: {mounted.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def write_until_full(path):
+    with path.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+
+
+async def test_a_real_disk_fills_up_and_is_emptied(small_disk):
+    settings = ClusterSettings(data_dir=small_disk)
+    async with EmbeddedCluster(settings) as cluster:
+        journal = cluster.server._journal
+        assert (await send(cluster, "POST", MAPS, config_map("before")))[0] == 201
+        ballast = small_disk / "ballast"
+        with pytest.raises(OSError, match="No space"):
+            write_until_full(ballast)
+        assert (await send(cluster, "POST", MAPS, config_map("hit")))[0] == 507
+        assert (await send(cluster, "POST", MAPS, config_map("refused")))[0] == 507
+        assert (await send(cluster, "GET", f"{MAPS}/before"))[0] == 200
+        ballast.unlink()
+        await until(lambda: not journal.is_full)
+        assert (await send(cluster, "POST", MAPS, config_map("after")))[0] == 201
+    async with EmbeddedCluster(settings) as cluster:
+        for name, status in (("before", 200), ("hit", 200), ("refused", 404), ("after", 200)):
+            assert (await send(cluster, "GET", f"{MAPS}/{name}"))[0] == status
 
 
 async def test_controllers_and_nodes_live_through_a_full_disk(tmp_path, caplog):
