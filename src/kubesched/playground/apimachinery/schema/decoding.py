@@ -225,10 +225,10 @@ def _collect_unknown(
         }
         for key, item in value.items():
             here = f"{path}.{key}" if path else key
-            if key not in known:
-                paths[here] = next(iter(get_close_matches(key, known, n=1)), "")
-            else:
+            if key in known:
                 _collect_unknown(known[key], item, here, paths)
+            elif len(paths) < 100:  # Upstream: strict decoding reports no more.
+                paths[here] = next(iter(get_close_matches(key, known, n=1)), "")
     elif ref.shape == "list" and isinstance(value, list):
         assert ref.item is not None
         for index, item in enumerate(value):
