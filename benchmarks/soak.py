@@ -212,15 +212,19 @@ class Churn:
             self.refused += 1
 
     async def watch(self, began: float) -> None:
-        """Notes bindings; begins again from a list when the watch ends."""
+        """Notes bindings; a watch that ends is followed by one from the last change it showed."""
+        version = ""
         while True:
-            version = (await self.client.list_page(Pod, limit=1)).metadata.resource_version
+            if not version:
+                version = (await self.client.list_page(Pod, limit=1)).metadata.resource_version
             try:
                 async with self.client.watch(Pod, resource_version=version) as events:
                     async for event in events:
+                        version = event.object.metadata.resource_version
                         self._note(event.object, began)
             except (ApiError, TransportError):
                 self.refused += 1
+                version = ""
                 await asyncio.sleep(1.0)
 
     def _note(self, changed: Any, began: float) -> None:
