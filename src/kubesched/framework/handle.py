@@ -89,7 +89,7 @@ class Nominator(Protocol):
 Activate = Callable[[Mapping[str, Pod]], None]
 """Moves pods, by `namespace/name`, to the active queue."""
 
-Spawn = Callable[[Coroutine[Any, Any, None], str], None]
+Spawn = Callable[[Coroutine[Any, Any, object], str], None]
 """(work, description): runs work in the background; the owner bounds it and logs failures."""
 
 

@@ -30,7 +30,7 @@ class BackgroundTasks:
         self._flight = flight
         self.spawned = 0
         """Number of tasks queued so far; distinguishes tasks with the same purpose."""
-        self._waiting: deque[tuple[Coroutine[Any, Any, None], str, int]] = deque()
+        self._waiting: deque[tuple[Coroutine[Any, Any, object], str, int]] = deque()
         self._running: set[asyncio.Task[None]] = set()
         self._group: asyncio.TaskGroup | None = None
         self._is_over = False
@@ -38,7 +38,7 @@ class BackgroundTasks:
     def __len__(self) -> int:
         return len(self._waiting) + len(self._running)
 
-    def spawn(self, work: Coroutine[Any, Any, None], what: str) -> None:
+    def spawn(self, work: Coroutine[Any, Any, object], what: str) -> None:
         """Queue work; `what` names it in the log if it fails. After shutdown, work is dropped."""
         if self._is_over:
             work.close()
@@ -72,12 +72,12 @@ class BackgroundTasks:
             self._running.add(task)
             task.add_done_callback(partial(self._done, work))
 
-    def _done(self, work: Coroutine[Any, Any, None], task: asyncio.Task[None]) -> None:
+    def _done(self, work: Coroutine[Any, Any, object], task: asyncio.Task[None]) -> None:
         work.close()  # a task cancelled before its first step never closes it
         self._running.discard(task)
         self._start()
 
-    async def _watched(self, work: Coroutine[Any, Any, None], what: str, number: int) -> None:
+    async def _watched(self, work: Coroutine[Any, Any, object], what: str, number: int) -> None:
         try:
             if self._flight is None:
                 await work

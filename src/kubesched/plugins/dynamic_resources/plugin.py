@@ -8,7 +8,7 @@ chosen node's devices and PreBind writes them. Mirrors upstream's plugin `dynami
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -290,7 +290,9 @@ class DynamicResources(
             return None, self._nothing_to_deallocate
         return self._free_one(dra_state, pod) or (None, self._still_not_schedulable)
 
-    def _free_one(self, dra_state: DRAState, pod: Pod) -> Awaitable[PostFilterAnswer] | None:
+    def _free_one(
+        self, dra_state: DRAState, pod: Pod
+    ) -> Coroutine[Any, Any, PostFilterAnswer] | None:
         """Deallocate a claim that only this pod holds, or delete its special claim."""
         stale = dra_state.special
         is_stale = stale is not None and not stale.is_in_memory
@@ -376,9 +378,9 @@ class DynamicResources(
                 return GROUP_CLAIM_UNRESERVED
         return None
 
-    def _spawn(self, work: Awaitable[object], what: str) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, object], what: str) -> None:
         assert self.handle.spawn is not None, "deallocation needs `spawn` for its API calls"
-        self.handle.spawn(_completed(work), what)
+        self.handle.spawn(work, what)
 
     async def _deallocate(self, claim: ResourceClaim) -> PostFilterAnswer:
         await self._binder.deallocate(claim)
@@ -620,7 +622,3 @@ def _taken_alternatives(request: DeviceRequest, taken: set[str]) -> list[int]:
         for position, sub in enumerate(request.first_available or ())
         if f"{request.name}/{sub.name}" in taken
     ]
-
-
-async def _completed(answer: Awaitable[object]) -> None:
-    await answer

@@ -135,6 +135,25 @@ def test_a_claim_of_a_node_that_is_gone_is_deallocated(users):  # 90
         assert (world.devices(), world.users()) == (["gpu-n1"], [OF_GROUP])
 
 
+def test_a_deallocation_that_is_never_started_is_closed():
+    """A scheduler that ends drops it; a coroutine left inside would warn, which is an error."""
+    claims = [allocated()]
+    with Claims(4, claims=claims, gates=GATE, config=WITHOUT_PREEMPTION) as world:
+        (framework,) = world.assembly.frameworks.values()
+        dropped = []
+
+        def drop(work, what):
+            work.close()
+            dropped.append(what)
+
+        framework.handle.spawn = drop
+        world.group("g", 1, resourceClaims=[ENTRY])
+        world.pods("g", "p1", resourceClaims=[ENTRY])
+        world.settle()
+        assert dropped == ["deallocation for pod default/p1"]
+        assert world.devices() == ["old"]
+
+
 def test_a_claim_that_only_a_trial_allocated_is_not_written():
     """It was allocated beside the first member, where the second has no room."""
     with Claims(1, 1, gates=GATE) as world:
