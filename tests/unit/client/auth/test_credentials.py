@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
+import threading
 from pathlib import Path
 
 import pytest
@@ -120,9 +121,19 @@ async def test_only_one_request_looks_while_the_others_go_on(
     identity = TokenFile(str(token_path), origin="test", clock=clock)
     rewrite(token_path, "two")
     clock.advance(LOOK_INTERVAL_S)
+    read, may_read = TokenFile._read, threading.Event()
+
+    def read_later(token_file):
+        may_read.wait()
+        return read(token_file)
+
+    monkeypatch.setattr(TokenFile, "_read", read_later)
     looking = asyncio.create_task(identity.current())
     await asyncio.sleep(0)  # the first request is now waiting for its thread
-    assert await token_of(identity) == "one"
+    try:
+        assert await token_of(identity) == "one"
+    finally:
+        may_read.set()
     assert (await looking).authorization == "Bearer two"
 
 
