@@ -286,8 +286,7 @@ class ScorePlugin(_ScorePhase):
     ) -> Levels | Status:
         """The final scores as a new array, from the raw `scores` of the feasible `nodes`.
 
-        They have 64 bits unless `score_nodes` returned 32. If it returned one integer, `scores`
-        holds only that integer.
+        If `score_nodes` returned one integer, `scores` holds only that integer.
         """
         return scores
 

@@ -10,7 +10,17 @@ import numpy as np
 import pytest
 
 from kubesched.base.errors import KubeschedError, describe
+from kubesched.framework.engine import InTreePlugin
+from kubesched.framework.interfaces import ScorePlugin
 from kubesched.framework.runtime import guard
+
+
+class Author(ScorePlugin):
+    name = "Author"
+
+
+class InTree(ScorePlugin, InTreePlugin):
+    name = "InTree"
 
 
 @pytest.fixture(autouse=True)
@@ -58,17 +68,19 @@ def test_the_traceback_is_logged_once_for_each_place(caplog):
 
 
 @pytest.mark.parametrize(
-    ("given", "kept"),
+    ("plugin", "given", "kept"),
     [
-        (np.int8, np.int64),
-        (np.int16, np.int64),
-        (np.uint16, np.int64),
-        (np.int32, np.int32),
-        (np.int64, np.int64),
+        (Author(), np.int8, np.int64),
+        (Author(), np.int16, np.int64),
+        (Author(), np.uint16, np.int64),
+        (Author(), np.int32, np.int64),
+        (InTree(), np.int32, np.int32),
+        (InTree(), np.int16, np.int64),
+        (Author(), np.int64, np.int64),
     ],
 )
-def test_raw_scores_have_32_or_64_bits(given, kept):
-    scores = guard.checked_scores(None, np.array([1, 2], dtype=given), 2)
+def test_raw_scores_of_authors_have_64_bits(plugin, given, kept):
+    scores = guard.checked_scores(plugin, np.array([1, 2], dtype=given), 2)
     assert scores.dtype == kept
     assert scores.tolist() == [1, 2]
 

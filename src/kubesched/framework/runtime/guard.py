@@ -8,6 +8,7 @@ import numpy as np
 
 from kubesched.base.errors import KubeschedError, describe
 from kubesched.base.logs import get_logger
+from kubesched.framework.engine import InTreePlugin
 from kubesched.framework.interfaces import Plugin
 from kubesched.framework.nodes.columns import Levels, Mask
 from kubesched.framework.status import Status, error_status
@@ -101,9 +102,14 @@ def checked_rejections(plugin: Plugin, verdicts: Verdicts, length: int) -> Mask:
 
 
 def checked_scores(plugin: Plugin, scores: object, length: int) -> Levels:
-    """Raw scores: 32-bit integers as they are, others as 64-bit integers."""
+    """Raw scores with 64 bits, so that an author's `normalize_scores` may multiply them.
+
+    In-tree plugins return 32 bits where they know that nothing overflows.
+    """
     levels = checked_levels(plugin, scores, length)
-    return levels.astype(np.int64) if levels.dtype == np.int16 else levels
+    if levels.dtype == np.int32 and isinstance(plugin, InTreePlugin):
+        return levels
+    return levels.astype(np.int64, copy=False)
 
 
 def checked_levels(plugin: Plugin, scores: object, length: int) -> Levels:

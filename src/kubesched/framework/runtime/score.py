@@ -190,7 +190,7 @@ def final_scores(
     """Normalized scores, checked to be in 0..100."""
     if plugin.normalizes:
         prefix = f'running Normalize on Score plugins: plugin "{plugin.name}" failed with: '
-        raw = cast("Ints", scores)  # what the plugin itself returned: it knows how many bits
+        raw = cast("Ints", scores)  # in-tree plugins know that theirs may have fewer bits
         try:
             if state.timer is None:
                 answer = plugin.normalize_scores(state, pod, raw, feasible)
