@@ -90,7 +90,7 @@ class FlightRecorder(Protocol):
 class Stepped:
     """Work that reports every step beforehand, so that a replay takes it at the same place."""
 
-    _work: Coroutine[Any, Any, None]
+    _work: Coroutine[Any, Any, object]
     _what: str
     _flight: FlightRecorder
 

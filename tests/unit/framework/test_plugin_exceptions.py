@@ -70,13 +70,13 @@ def test_the_traceback_is_logged_once_for_each_place(caplog):
 @pytest.mark.parametrize(
     ("plugin", "given", "kept"),
     [
-        (Author(), np.int8, np.int64),
-        (Author(), np.int16, np.int64),
-        (Author(), np.uint16, np.int64),
-        (Author(), np.int32, np.int64),
-        (InTree(), np.int32, np.int32),
-        (InTree(), np.int16, np.int64),
-        (Author(), np.int64, np.int64),
+        (Author(None, None), np.int8, np.int64),
+        (Author(None, None), np.int16, np.int64),
+        (Author(None, None), np.uint16, np.int64),
+        (Author(None, None), np.int32, np.int64),
+        (InTree(None, None), np.int32, np.int32),
+        (InTree(None, None), np.int16, np.int64),
+        (Author(None, None), np.int64, np.int64),
     ],
 )
 def test_raw_scores_of_authors_have_64_bits(plugin, given, kept):
