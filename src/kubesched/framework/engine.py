@@ -6,12 +6,16 @@ private and may change in any version, so third-party plugins must not use them.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import ClassVar
 
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.interfaces import Plugin
 from kubesched.framework.nodes.pods import PodInfo
+
+TopologyKeys = Collection[str] | None
+"""The domains of some topology keys, or all nodes."""
 
 
 class InTreePlugin(Plugin):
@@ -31,15 +35,15 @@ class InTreePlugin(Plugin):
     One failed attempt then stands for all pods of the class (benchmarks/backlog.py).
     """
 
-    def ignores_pod(self, state: CycleState, pod: Pod, other: PodInfo) -> bool:
-        """For PreFilter: True if `add_pod` and `remove_pod` ignore `other`, on any node.
+    def keys_affected_by(self, state: CycleState, pod: Pod, other: PodInfo) -> TopologyKeys:
+        """For PreFilter: the topology keys in whose domains `other` may change the verdict.
 
-        If all affected pods are ignored, what-ifs for many nodes are evaluated together, so this
-        plugin's filter must judge the nodes of a view independently. The answer may depend only on
-        the namespace, labels and affinity of `other`.
+        Empty if `add_pod` and `remove_pod` ignore it; None if any node may be affected. Nodes that
+        are not affected are evaluated together, so the plugin's filter must judge the nodes of a
+        view independently. The answer may depend only on namespace, labels and affinity of `other`.
         """
         del state, pod, other
-        return False
+        return None
 
     def is_idle(self) -> bool:
         """False while the plugin has state that the listers do not show, such as its own writes.
@@ -60,10 +64,6 @@ def names_what_it_reads(plugin: Plugin) -> bool:
 
 def answers_per_class(plugin: Plugin) -> bool:
     return isinstance(plugin, InTreePlugin) and plugin.answers_per_class
-
-
-def ignores_pod(plugin: Plugin, state: CycleState, pod: Pod, other: PodInfo) -> bool:
-    return isinstance(plugin, InTreePlugin) and plugin.ignores_pod(state, pod, other)
 
 
 def is_idle(plugin: Plugin) -> bool:

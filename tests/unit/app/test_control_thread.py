@@ -115,7 +115,7 @@ def test_every_method_of_an_extension_point_has_a_name():
     labels_read = {"labels_read", "labels_read_version"}
     internal = {
         "events_to_register",
-        "ignores_pod",
+        "keys_affected_by",
         "class_fields",
         "close",
         "is_idle",

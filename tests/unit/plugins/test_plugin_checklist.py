@@ -30,7 +30,7 @@ CALL_ORDER = [
     "filter_rule",
     "add_pod",
     "remove_pod",
-    "ignores_pod",
+    "keys_affected_by",
     "post_filter",
     "pod_group_post_filter",
     "pre_score",

@@ -15,7 +15,7 @@ Unknown rows are evaluated in visiting order, in three stages, each over fewer r
 
 The first two are optimizations; the result equals evaluating every row alone. "Row-local" filters
 judge a node by that node and its pods. Other filters need a `remove_pod` call for every removed
-pod, unless they ignore it (`ignores_pod`).
+pod, unless they ignore it (`keys_affected_by`).
 
 If all filters are row-local, the outcome on a row depends only on the preemptor's class, the row,
 the pods nominated to the node and, for the criteria, the budgets. The run is then kept for the next
@@ -35,13 +35,12 @@ import numpy as np
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.basis import Basis, filter_rules, is_lasting
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.engine import ignores_pod
+from kubesched.framework.engine import InTreePlugin, TopologyKeys
 from kubesched.framework.interfaces import FilterPlugin, PreFilterPlugin
 from kubesched.framework.node_statuses import NodeStatusColumns
 from kubesched.framework.nodes.columns import Ids, Indices, Ints, Mask
 from kubesched.framework.nodes.node_table import NodeTable
-from kubesched.framework.nodes.pod_index import LabelClass
-from kubesched.framework.nodes.pods import PodInfo
+from kubesched.framework.nodes.pods import PodInfo, label_key_of
 from kubesched.framework.preemption.budgets import Budgets
 from kubesched.framework.preemption.candidates import (
     CRITERIA,
@@ -398,26 +397,35 @@ class CaringPlugins:
         self._plugins = [
             p for p in framework.pre_filter if p.has_extensions and p.name not in skipped
         ]
-        self._known: dict[LabelClass, bool] = {}
+        self._known: dict[Hashable, TopologyKeys] = {}
         self.can_tell = all(
             plugin.filters_columns
             and (_has_extensions(plugin) or what_if_scope(plugin, state, pod) is not Scope.CLUSTER)
             for plugin in framework.filter
             if plugin.name not in skipped
         )
-        """True if all filters that are not row-local implement `ignores_pod`."""
+        """True if all filters that are not row-local implement `keys_affected_by`."""
 
     def care(self, pod: PodInfo) -> bool:
-        label_class = pod.label_class
-        if label_class is None or pod.pod.spec.affinity is not None:
-            return self._ask(pod)
-        known = self._known.get(label_class)
-        if known is None:
-            known = self._known[label_class] = self._ask(pod)
-        return known
+        return self.keys_affected_by(pod) != set()
 
-    def _ask(self, pod: PodInfo) -> bool:
-        return not all(ignores_pod(p, self._state, self._pod, pod) for p in self._plugins)
+    def keys_affected_by(self, pod: PodInfo) -> TopologyKeys:
+        """The topology keys in whose domains a pod may change verdicts."""
+        if pod.pod.spec.affinity is not None:
+            return self._ask(pod)
+        label_key = pod.label_key or label_key_of(pod.pod)
+        if label_key not in self._known:
+            self._known[label_key] = self._ask(pod)
+        return self._known[label_key]
+
+    def _ask(self, pod: PodInfo) -> TopologyKeys:
+        asked = [p for p in self._plugins if isinstance(p, InTreePlugin)]
+        answers = [p.keys_affected_by(self._state, self._pod, pod) for p in asked]
+        return union(answers) if len(asked) == len(self._plugins) else None
+
+
+def union(answers: Sequence[TopologyKeys]) -> TopologyKeys:
+    return None if None in answers else {key for keys in answers for key in keys or ()}
 
 
 def _has_extensions(plugin: FilterPlugin) -> bool:

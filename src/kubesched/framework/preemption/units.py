@@ -128,18 +128,8 @@ class Units:
         return known
 
 
-def split_by_budgets(
-    units: Sequence[Unit], budgets: Budgets
-) -> tuple[list[tuple[Unit, int]], list[Unit]]:
-    """(units whose eviction violates a budget, with the number of such pods), (the others)."""
-    pods = [pod for unit in units for pod in unit.pods]
-    verdicts = iter(budgets.violated_by(pods))
-    violating: list[tuple[Unit, int]] = []
-    others: list[Unit] = []
-    for unit in units:
-        count = sum(next(verdicts) for _ in unit.pods)
-        if count:
-            violating.append((unit, count))
-        else:
-            others.append(unit)
-    return violating, others
+def violating_first(units: Sequence[Unit], budgets: Budgets) -> list[tuple[Unit, int]]:
+    """The units in the order of the reprieve, with the number of pods that violate budgets."""
+    verdicts = iter(budgets.violated_by([pod for unit in units for pod in unit.pods]))
+    counted = [(unit, sum(next(verdicts) for _ in unit.pods)) for unit in units]
+    return sorted(counted, key=lambda each: not each[1])

@@ -24,7 +24,7 @@ from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nodes.views import NodeColumns, WhatIfColumns
 from kubesched.framework.preemption.budgets import Budgets
 from kubesched.framework.preemption.importance import MoreImportant, by_importance
-from kubesched.framework.preemption.units import Unit, Units, split_by_budgets
+from kubesched.framework.preemption.units import Unit, Units, violating_first
 from kubesched.framework.runtime import Framework
 from kubesched.framework.runtime.filter import is_row_local, pod_dependent_filters
 from kubesched.framework.runtime.nominated import filter_node_with_nominated
@@ -250,10 +250,9 @@ class _UnitsOnNode(OneNode):
         if status is not None:
             return status
         ranked = sorted(lower, key=lambda unit: unit.importance)
-        violating, others = split_by_budgets(ranked, self._budgets)
         evicted: set[int] = set()
         violations = 0
-        for unit, count in (*violating, *((unit, 0) for unit in others)):
+        for unit, count in violating_first(ranked, self._budgets):
             stays = self._can_stay(unit)
             if isinstance(stays, Status):
                 return stays

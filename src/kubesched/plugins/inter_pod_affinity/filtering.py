@@ -166,18 +166,20 @@ class FilterState:
             if counted.term.matches(other.namespace, other_labels):
                 _note(self._changed_anti, labels, counted.term.topology_key, delta)
 
-    def is_about(self, other: PodInfo, table: NodeTable) -> bool:
-        """Does that pod affect the verdict on any node?"""
+    def keys_affected_by(self, other: PodInfo, table: NodeTable) -> set[str] | None:
+        """The topology keys in whose domains that pod affects verdicts; None if on any node."""
         meta, labels = self.pod.metadata, other.pod.metadata.labels
-        if any(c.term.matches(other.namespace, labels) for c in self.anti):
-            return True
+        anti = (c.term for c in self.anti if c.term.matches(other.namespace, labels))
+        keys = {term.topology_key for term in anti}
         if self.affinity and all(c.term.matches(other.namespace, labels) for c in self.affinity):
-            return True
-        terms = other.affinity_terms.required_anti_affinity
-        if not terms:
-            return False
+            if all(c.term.matches(meta.namespace, meta.labels) for c in self.affinity):
+                return None  # this pod may be the first of its kind only without the other
+            keys |= {c.term.topology_key for c in self.affinity}
         namespace_labels = table.namespaces.labels_of(meta.namespace)
-        return any(t.matches(meta.namespace, meta.labels, namespace_labels) for t in terms)
+        for term in other.affinity_terms.required_anti_affinity:
+            if term.matches(meta.namespace, meta.labels, namespace_labels):
+                keys.add(term.topology_key)
+        return keys
 
 
 def _forbidden(

@@ -9,7 +9,7 @@ from kubesched.api.affinity_terms import NO_TERMS, AffinityTerms, parse_affinity
 from kubesched.api.core_v1 import Pod
 from kubesched.config.plugin_args import InterPodAffinityArgs
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.engine import InTreePlugin
+from kubesched.framework.engine import InTreePlugin, TopologyKeys
 from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
@@ -143,9 +143,9 @@ class InterPodAffinity(
         required: FilterState = state.read(PRE_FILTER_STATE)
         required.change(removed, node, -1)
 
-    def ignores_pod(self, state: CycleState, pod: Pod, other: PodInfo) -> bool:
+    def keys_affected_by(self, state: CycleState, pod: Pod, other: PodInfo) -> TopologyKeys:
         required: FilterState = state.read(PRE_FILTER_STATE)
-        return not required.is_about(other, self.handle.table)
+        return required.keys_affected_by(other, self.handle.table)
 
     # -- score -------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from kubesched.api.core_v1 import Node, Pod, TopologySpreadConstraint
 from kubesched.api.selectors import SelectorError
 from kubesched.config.plugin_args import SYSTEM_DEFAULTING, PodTopologySpreadArgs
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.engine import InTreePlugin
+from kubesched.framework.engine import InTreePlugin, TopologyKeys
 from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
@@ -140,9 +140,9 @@ class PodTopologySpread(
         hard: FilterState = state.read(PRE_FILTER_STATE)
         hard.change(pod, removed, node, -1)
 
-    def ignores_pod(self, state: CycleState, pod: Pod, other: PodInfo) -> bool:
+    def keys_affected_by(self, state: CycleState, pod: Pod, other: PodInfo) -> TopologyKeys:
         hard: FilterState = state.read(PRE_FILTER_STATE)
-        return not hard.is_about(pod, other)
+        return None if hard.is_about(pod, other) else ()  # the smallest count may be anywhere
 
     # -- score -------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Victims of a group: what is tried on the unit's nodes alone equals trying every member."""
+"""Victims of a group: units tried in rounds, as rows, equal trying each against every member."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from group_scenarios import Groups
 
-from kubesched.framework.preemption.group_preemption import GroupPreemptor
+from kubesched.framework.preemption.reprieve import Reprieve
 
 
 def beyond_their_node(rng: Random) -> dict[str, Any]:
-    """What makes members look at other nodes, or at pods on them, or nothing."""
+    """What makes pods look at other nodes, or at pods on them, or nothing."""
     selector = {"matchLabels": {"app": rng.choice("xyz")}}
-    term = {"labelSelector": selector, "topologyKey": "kubernetes.io/hostname"}
+    key = rng.choice(("kubernetes.io/hostname", "kubernetes.io/hostname", "zone"))
+    term = {"labelSelector": selector, "topologyKey": key}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
     spread = {**term, "maxSkew": rng.randint(1, 3), "whenUnsatisfiable": "DoNotSchedule"}
     return rng.choice(
@@ -29,48 +30,58 @@ def beyond_their_node(rng: Random) -> dict[str, Any]:
 
 
 def victims_of(seed: int) -> tuple[list[str], dict[str, str]]:
-    """The pods that a gang evicts in a random cluster, and its nominations."""
+    """The pods that a gang evicts in a random cluster, in order, and its nominations."""
     rng = Random(seed)
-    with Groups(*(rng.randint(2, 6) for _ in range(rng.randint(2, 5)))) as world:
+    with Groups() as world:
+        for number in range(rng.randint(2, 6)):
+            zones = rng.choice(({"zone": "a"}, {"zone": "b"}, {}))
+            world.node(f"n{number}", rng.randint(2, 6), **zones)
         for number in range(rng.randint(0, 2)):
             mode = {rng.choice(("single", "all")): {}}
             world.group(f"v{number}", 0, priority=-number, disruptionMode=mode)
-        for number in range(rng.randint(3, 12)):
+        for number in range(rng.randint(3, 14)):
             group = rng.choice(("", "", "v0", "v1"))
             priority = -int(group[1:]) if group else rng.randint(-3, 3)
             labels = {"app": rng.choice("xy")}
             cpu = rng.choice((0.5, 1, 2))
-            world.pods(group, f"old{number}", cpu=cpu, priority=priority, labels=labels)
+            spec = beyond_their_node(rng) if rng.random() < 0.2 else {}
+            world.pods(group, f"old{number}", cpu=cpu, priority=priority, labels=labels, **spec)
         world.budget("b", rng.randint(0, 1), app="x")
         world.settle()
         members = [f"new{number}" for number in range(rng.randint(1, 5))]
         world.group("g", rng.randint(1, len(members)), priority=10)
-        spec = beyond_their_node(rng)
+        kinds = [(beyond_their_node(rng), rng.choice("xyz")) for _ in range(rng.randint(1, 2))]
         cpu = rng.choice((1, 1.5, 2))
-        world.pods("g", *members, cpu=cpu, priority=10, labels={"app": "x"}, **spec)
+        for member in members:
+            spec, app = rng.choice(kinds)
+            world.pods("g", member, cpu=cpu, priority=10, labels={"app": app}, **spec)
         world.settle()
-        return sorted(world.client.deleted), world.nominations()
+        return world.client.deleted, world.nominations()
 
 
-SEEDS = range(100)
+SEEDS = range(160)
 
 
 @pytest.mark.parametrize("part", range(10))
-def test_a_unit_is_in_the_way_only_of_members_on_its_nodes(part, monkeypatch):
-    shortcut = [victims_of(seed) for seed in SEEDS[part::10]]
-    monkeypatch.setattr(GroupPreemptor, "_is_local", lambda *_: False)
-    assert [victims_of(seed) for seed in SEEDS[part::10]] == shortcut
+def test_units_tried_in_rounds_equal_those_tried_against_all_members(part, monkeypatch):
+    in_rounds = [victims_of(seed) for seed in SEEDS[part::10]]
+    monkeypatch.setattr(Reprieve, "_keys_affected_by", lambda *_: None)
+    assert [victims_of(seed) for seed in SEEDS[part::10]] == in_rounds
 
 
 def test_these_clusters_have_victims_with_and_without_the_shortcut(monkeypatch):
-    answers = Counter()
-    is_local = GroupPreemptor._is_local
+    seen = Counter()
+    try_round = Reprieve._try
 
-    def counted(self, unit, placed):
-        looks_beyond = any(pod.spec.affinity is not None for pod in self._members)
-        answers[looks_beyond, answer := is_local(self, unit, placed)] += 1
-        return answer
+    def counted(self, tried):
+        condemned = try_round(self, tried)
+        beyond = any(looks_beyond for _, _, looks_beyond in tried)
+        seen[len(tried) > 1, beyond, self._are_apart, bool(condemned)] += 1
+        return condemned
 
-    monkeypatch.setattr(GroupPreemptor, "_is_local", counted)
-    assert sum(bool(victims_of(seed)[0]) for seed in SEEDS) > 12
-    assert answers.keys() == {(False, True), (False, False), (True, True), (True, False)}
+    monkeypatch.setattr(Reprieve, "_try", counted)
+    assert sum(bool(victims_of(seed)[0]) for seed in SEEDS) > 30
+    in_rounds_beyond = {(True, True, True, True), (False, True, True, False)}
+    one_by_one = {(False, True, False, True), (False, True, False, False)}
+    on_their_nodes = {(True, False, True, True), (True, False, False, True)}
+    assert in_rounds_beyond | one_by_one | on_their_nodes <= seen.keys()

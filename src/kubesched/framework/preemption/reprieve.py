@@ -1,0 +1,186 @@
+"""The reprieve: which lower units may stay beside a group that was placed without them.
+
+Upstream puts units back one by one and judges all members in order, each beside those before it.
+Here a unit is tried only where it can change a verdict: on its own nodes and, if filters that look
+beyond a node care about its pods, in their topology domains. Units without a common node of members
+are tried in one round, in which members that are alike are judged together, as rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from itertools import zip_longest
+
+import numpy as np
+
+from kubesched.api import codec
+from kubesched.framework.engine import TopologyKeys
+from kubesched.framework.groups.tree import PlacedPod
+from kubesched.framework.nodes.columns import ABSENT
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.pods import PodInfo
+from kubesched.framework.nodes.views import NodeColumns
+from kubesched.framework.preemption.dry_run import CaringPlugins, union
+from kubesched.framework.preemption.units import Unit
+from kubesched.framework.runtime import Framework
+from kubesched.framework.runtime.nominated import filter_with_nominated_pods, is_nominated
+from kubesched.framework.runtime.pre_filter import run_pre_filter
+from kubesched.framework.runtime.reserve import run_reserve, run_unreserve
+
+Tried = tuple[Unit, Collection[int], bool]
+"""A unit, the rows of members it may affect, and whether filters beyond a node care about it."""
+
+
+class Trial(AbstractContextManager["Trial"]):
+    """Units that are out of the live tables; all are back, in their order, at the end."""
+
+    def __init__(self, table: NodeTable) -> None:
+        self._table = table
+        self._out: dict[int, Unit] = {}
+        self._before: dict[int, dict[str, PodInfo]] = {}
+        """The pods of the rows that were changed, as listed before."""
+
+    def __exit__(self, *_: object) -> None:
+        self.put_back(list(self._out.values()))
+        for row, before in self._before.items():
+            self._table.pods[row].clear()
+            self._table.pods[row].update(before)
+        self._table.refresh()
+
+    def take_out(self, units: Sequence[Unit]) -> None:
+        table = self._table
+        self._out |= {id(unit): unit for unit in units}
+        for pod in (pod for unit in units for pod in unit.pods):
+            name = pod.pod.spec.node_name
+            if (row := table.row_of[name]) not in self._before:
+                self._before[row] = dict(table.pods[row])
+            table.remove_pod(pod, name)
+
+    def put_back(self, units: Sequence[Unit]) -> None:
+        for unit in units:
+            del self._out[id(unit)]
+            for pod in unit.pods:
+                self._table.add_pod(pod, pod.pod.spec.node_name)
+
+
+class Reprieve:
+    """Decides which units stay."""
+
+    def __init__(self, framework: Framework, trial: Trial, placed: Sequence[PlacedPod]) -> None:
+        self._framework, self._table = framework, framework.handle.table
+        self._trial, self._placed = trial, placed
+        self._at: dict[int, list[PlacedPod]] = {}
+        """The members by row, in order."""
+        for each in placed:
+            self._at.setdefault(self._row_of(each), []).append(each)
+        self._rows = np.array(list(self._at), dtype=np.intp)
+        self._kinds = {each.pod.uid: self._kind_of(each) for each in placed}
+        alike = {self._kinds[each.pod.uid]: each for each in placed}.values()
+        self._caring = [CaringPlugins(framework, each.state, each.pod.pod) for each in alike]
+        keys = union([self._keys_affected_by(each.pod) for each in alike])
+        domains = [self._table.label_column(key).ids[self._rows] for key in keys or ()]
+        counts = [np.bincount(ids[ids != ABSENT]) for ids in domains]
+        self._are_apart = keys is not None and all(count.max(initial=0) <= 1 for count in counts)
+        """True if members on different nodes do not change each other's verdicts."""
+
+    def condemned(self, units: Sequence[Unit]) -> set[int]:
+        """The ids of the units that cannot stay, of these, in the order in which they come back."""
+        rounds: list[list[Tried]] = []
+        next_round = dict.fromkeys(self._at, 0)
+        for unit in units:
+            tried = self._affected_by(unit)
+            if tried[1]:
+                number = max([next_round[row] for row in tried[1]])
+                next_round.update(dict.fromkeys(tried[1], number + 1))
+                rounds += [[]] if number == len(rounds) else []
+                rounds[number].append(tried)
+        return {id(unit) for tried_together in rounds for unit in self._try(tried_together)}
+
+    def _affected_by(self, unit: Unit) -> Tried:
+        rows, looks_beyond = set[int](), False
+        for pod in unit.pods:
+            row = self._table.row_of[pod.pod.spec.node_name]
+            rows |= {row} & self._at.keys()
+            keys = self._keys_affected_by(pod)
+            if keys is None or (keys and not self._are_apart):
+                return unit, self._at.keys(), True
+            for key in keys:
+                looks_beyond, domains = True, self._table.label_column(key).ids
+                if domains[row] != ABSENT:
+                    rows.update(self._rows[domains[self._rows] == domains[row]].tolist())
+        return unit, rows, looks_beyond
+
+    def _keys_affected_by(self, pod: PodInfo) -> TopologyKeys:
+        """The topology keys in whose domains a pod may change a member's verdict."""
+        return union(
+            [each.keys_affected_by(pod) if each.can_tell else None for each in self._caring]
+        )
+
+    def _try(self, tried: Sequence[Tried]) -> list[Unit]:
+        """Put units back, and take those out again beside which a member no longer fits."""
+        self._trial.put_back([unit for unit, _, _ in tried])
+        looks_beyond = any(beyond for _, _, beyond in tried)
+        unit_at = {row: number for number, (_, rows, _) in enumerate(tried) for row in rows}
+        layers = list(zip_longest(*(self._at[row] for row in unit_at)))
+        if looks_beyond and not self._are_apart:
+            layers = [(each,) for each in self._placed]
+        failed = set[int]()
+        with ExitStack() as undo:
+            for layer in layers:
+                kinds: dict[Hashable, list[PlacedPod]] = {}
+                for each in layer:
+                    if each is not None and unit_at[self._row_of(each)] not in failed:
+                        kinds.setdefault(self._kinds[each.pod.uid], []).append(each)
+                for alike in kinds.values():
+                    misfits = self._misfits(alike, looks_beyond=looks_beyond)
+                    failed |= {unit_at[self._row_of(each)] for each in misfits}
+                for each in layer if layer is not layers[-1] else ():
+                    if each is not None and unit_at[self._row_of(each)] not in failed:
+                        self._add(each, undo)
+        condemned = [tried[number][0] for number in failed]
+        self._trial.take_out(condemned)
+        return condemned
+
+    def _misfits(self, alike: Sequence[PlacedPod], *, looks_beyond: bool) -> Sequence[PlacedPod]:
+        """Those that no longer pass the filters (only those of a node, unless `looks_beyond`).
+
+        # Upstream: PreFilter of a plugin that skipped the pod then is not asked again, so a unit
+        # that would matter to it is not noticed.
+        """
+        framework, state, pod = self._framework, alike[0].state, alike[0].pod
+        skipped, status = state.skip_filter_plugins, None
+        plugins = [p for p in framework.pre_filter if p.has_extensions and p.name not in skipped]
+        if looks_beyond:
+            nodes = NodeColumns(self._table)
+            status = run_pre_filter(framework, state, pod.pod, nodes, plugins=plugins).status
+            state.skip_filter_plugins = skipped | state.skip_filter_plugins
+        else:
+            state.skip_filter_plugins = skipped | {plugin.name for plugin in plugins}
+        view = NodeColumns(self._table, np.array([self._row_of(each) for each in alike]))
+        result = filter_with_nominated_pods(framework, state, pod, view)
+        state.skip_filter_plugins = skipped
+        if status is None and result.error is None:
+            return [alike[index] for index in np.flatnonzero(~result.passing).tolist()]
+        if status is not None or len(alike) == 1:
+            return alike
+        return [m for each in alike for m in self._misfits([each], looks_beyond=looks_beyond)]
+
+    def _add(self, each: PlacedPod, undo: ExitStack) -> None:
+        """A member takes its place, so that the next one sees it."""
+        pod = each.pod.assumed_on(each.node_name)
+        self._table.add_pod(pod, each.node_name)
+        undo.callback(self._table.remove_pod, pod, each.node_name)
+        run_reserve(self._framework, each.state, pod.pod, each.node_name)
+        undo.callback(run_unreserve, self._framework, each.state, pod.pod, each.node_name)
+
+    def _row_of(self, each: PlacedPod) -> int:
+        return self._table.row_of[each.node_name]
+
+    def _kind_of(self, each: PlacedPod) -> Hashable:
+        """Equal for members that filters cannot tell apart. Claims and nominations differ."""
+        pod, meta = each.pod.pod, each.pod.pod.metadata
+        if each.pod.claims or pod.spec.resource_claims or is_nominated(self._framework, each.pod):
+            return meta.uid
+        labels = meta.namespace, meta.labels, meta.annotations, meta.owner_references
+        return codec.encode((*labels, pod.spec)), frozenset(each.state.skip_filter_plugins)
