@@ -15,6 +15,10 @@ MAX_VALUES = 50_000
 """Maximum values in a body or patched object. Merging, validation and field ownership visit each of
 them while no other request is served. Definitions, the largest objects in use, have about 20,000.
 """
+MAX_DEPTH = 500
+"""Maximum levels of nesting: code that visits objects is recursive. Python has a limit, too, but
+since 3.14 it depends on the size of the stack.
+"""
 
 
 def check_size(body: bytes) -> None:
@@ -24,17 +28,23 @@ def check_size(body: bytes) -> None:
 
 
 def check_values(body: bytes, value: Json) -> None:
-    """Reject a body, or a patched object, with too many values."""
-    if sum(map(body.count, (b",", b"[", b"{"))) <= MAX_VALUES:  # an upper bound, found quickly
-        return
-    count, containers = 0, [value]
-    while containers:
-        container = containers.pop()
-        items = container.values() if isinstance(container, dict) else container
-        count += len(items)
-        containers += [item for item in items if isinstance(item, (dict, list))]
-    if count > MAX_VALUES:
-        raise RequestEntityTooLarge(f"Request entity too large: limit is {MAX_VALUES} values")
+    """Reject a body, or a patched object, that has too many values or is nested too deeply."""
+    openings = body.count(b"[") + body.count(b"{")
+    if openings <= MAX_DEPTH and openings + body.count(b",") <= MAX_VALUES:
+        return  # upper bounds, found quickly
+    count, depth, level = 0, 0, [value]
+    while level:
+        containers = [each for each in level if isinstance(each, dict | list)]
+        level = [
+            item
+            for each in containers
+            for item in (each.values() if isinstance(each, dict) else each)
+        ]
+        count, depth = count + len(level), depth + bool(containers)
+        if depth > MAX_DEPTH:
+            raise BadRequest(f"the object is nested too deeply: limit is {MAX_DEPTH} levels")
+        if count > MAX_VALUES:
+            raise RequestEntityTooLarge(f"Request entity too large: limit is {MAX_VALUES} values")
 
 
 def decode_json(body: bytes) -> Json:
