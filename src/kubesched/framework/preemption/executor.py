@@ -301,7 +301,8 @@ class Executor:
             async with slots:
                 return await self._try_to_delete(candidate, victim, preemptor)
 
-        tasks = [asyncio.ensure_future(one(victim)) for victim in bound]
+        loop = asyncio.get_running_loop()  # raises where there is none, as in a dry run
+        tasks = [loop.create_task(one(victim)) for victim in bound]
         try:
             for finished in asyncio.as_completed(tasks):
                 error = await finished
