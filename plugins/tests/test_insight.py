@@ -314,3 +314,17 @@ def test_a_plugin_is_at_work_wherever_decisions_are_explained(
             answer = ask()
             for text in texts:
                 assert text in answer, f"{command}: {answer}"
+
+
+def test_a_plugin_that_preempts_by_its_own_rules_is_rehearsed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scene = SCENES["PreemptionToleration"]
+    waiting = pod("a", "4", priorityClassName="urgent", priority=100)
+    items = [*scene.items[:-1], waiting]
+    (tmp_path / "dump.json").write_text(json.dumps({"kind": "List", "items": items}))
+    (tmp_path / "config.json").write_text(json.dumps(scene.config("")))
+    files = ["--from", str(tmp_path / "dump.json"), "--config", str(tmp_path / "config.json")]
+    told = said_here(capsys, "explain", "pod", "a", *files)
+    assert "the scheduler would evict 1 pod from n." in told
+    assert "Would preempt on n: default/running" in told

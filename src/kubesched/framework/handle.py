@@ -222,4 +222,6 @@ class Handle:
     """Starts work that outlives the attempt."""
     preemption: MakePreemption | None = None
     """Makes preemption for a PostFilter plugin, which lists `PodDisruptionBudget`."""
+    rehearsed: list[Any] | None = None
+    """In a dry run: the candidates for preemption so far, of which nobody is evicted."""
     parallelism: int = 16

@@ -7,7 +7,6 @@ The evaluation is in `kubesched.framework.preemption`. Mirrors upstream's
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from contextlib import AbstractContextManager
 from typing import ClassVar, Final
 
 from kubesched.api.core_v1 import Pod
@@ -92,10 +91,6 @@ class DefaultPreemption(
             ordered_scores=self.ordered_score_functions,
             executor=self.executor_type,
         )
-
-    def rehearse(self) -> AbstractContextManager[Sequence[Candidate]]:
-        """Dry run: evicts nothing, and yields the candidates for eviction, in order."""
-        return self.evaluator.executor.rehearse()
 
     def is_idle(self) -> bool:
         return self.evaluator.executor.is_idle()

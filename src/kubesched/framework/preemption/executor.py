@@ -18,10 +18,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Final, NamedTuple
 
 from kubesched.api.core_v1 import Pod, PodCondition
 from kubesched.api.names import key_of
@@ -42,13 +42,14 @@ PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
 IN_MEMORY: Final = " (in kube-scheduler memory)."
 
 
-@runtime_checkable
-class Rehearsing(Protocol):
-    """A PostFilter plugin that can report its victims without evicting them."""
-
-    def rehearse(self) -> AbstractContextManager[Sequence[Candidate]]:
-        """Evict nothing in this context; yields the candidates that would be evicted, in order."""
-        ...
+@contextmanager
+def rehearse(handle: Handle) -> Iterator[list[Candidate]]:
+    """Evict nothing in this context; yields the candidates that would be evicted, in order."""
+    handle.rehearsed = rehearsed = list[Candidate]()
+    try:
+        yield rehearsed
+    finally:
+        handle.rehearsed = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,17 +102,6 @@ class Executor:
         self._last_victims: dict[str, _LastVictim] = {}
         self._kept_back: dict[str, Pod] = {}
         """UIDs of preemptors that a helpful event reached while `is_running` held them back."""
-        self._rehearsed: list[Candidate] | None = None
-        """If set, candidates are appended here and nothing is evicted."""
-
-    @contextmanager
-    def rehearse(self) -> Iterator[Sequence[Candidate]]:
-        """Evict nothing in this context; yields the candidates that would be evicted."""
-        self._rehearsed = rehearsed = list[Candidate]()
-        try:
-            yield rehearsed
-        finally:
-            self._rehearsed = None
 
     def is_idle(self) -> bool:
         """True if no eviction is in progress and no preemptor is held back."""
@@ -124,8 +114,8 @@ class Executor:
         self.start_for(candidate, on_behalf_of(preemptor))
 
     def start_for(self, candidate: Candidate, preemptor: OnBehalfOf) -> None:
-        if self._rehearsed is not None:
-            self._rehearsed.append(candidate)
+        if self._handle.rehearsed is not None:
+            self._handle.rehearsed.append(candidate)
             return
         victims = [pod for pod in candidate.victims.pods if not _is_terminating(pod)]
         if preemptor.related is None and (victims or self._counts_terminating):
@@ -264,8 +254,8 @@ class Executor:
 
     async def carry_out(self, candidate: Candidate, preemptor: Pod) -> Status | None:
         """Evict the victims and wait for completion; returns an Error status on failure."""
-        if self._rehearsed is not None:
-            self._rehearsed.append(candidate)
+        if self._handle.rehearsed is not None:
+            self._handle.rehearsed.append(candidate)
             return None
         self._count_victims(candidate)
         victims = [pod for pod in candidate.victims.pods if not _is_terminating(pod)]

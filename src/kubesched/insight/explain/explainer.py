@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Coroutine, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any, cast
 
 from msgspec import structs
@@ -24,7 +24,7 @@ from kubesched.framework.pod_status import (
     REASON_UNSCHEDULABLE,
 )
 from kubesched.framework.preemption.candidates import Candidate
-from kubesched.framework.preemption.executor import Rehearsing
+from kubesched.framework.preemption.executor import rehearse
 from kubesched.framework.runtime import Framework
 from kubesched.insight.explain import pod_groups, waiting
 from kubesched.insight.explain.devices import DeviceStories, device_stories
@@ -207,22 +207,19 @@ class Explainer:
         with self.rehearse(framework) as evictions:
             decided = self.assembly.scheduler.cycle.decide(framework, CycleState(), pod)
             outcome = self._finished(decided)
-        candidates = [candidate for rehearsed in evictions for candidate in rehearsed]
-        return outcome, candidates[-1] if candidates else None
+        return outcome, evictions[-1] if evictions else None
 
     @contextmanager
-    def rehearse(self, framework: Framework) -> Iterator[Sequence[Sequence[Candidate]]]:
-        """A dry run, reproducible: evictions are only noted, per plugin."""
+    def rehearse(self, framework: Framework) -> Iterator[Sequence[Candidate]]:
+        """A dry run, reproducible: evictions are only noted."""
         random = framework.handle.random
         drawn = random.getstate()
         random.seed(0)
-        with ExitStack() as rehearsal:
-            rehearsal.callback(random.setstate, drawn)
-            yield [
-                rehearsal.enter_context(plugin.rehearse())
-                for plugin in framework.plugins
-                if isinstance(plugin, Rehearsing)
-            ]
+        try:
+            with rehearse(framework.handle) as evictions:
+                yield evictions
+        finally:
+            random.setstate(drawn)
 
     def explain_group(self, namespace: str, name: str) -> GroupExplanation:
         """Explain a PodGroup, with the tree it belongs to.

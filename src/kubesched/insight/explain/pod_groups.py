@@ -50,7 +50,7 @@ from kubesched.scheduler.groups.parts import GroupScheduler
 from kubesched.scheduler.groups.placing import Placing
 from kubesched.scheduler.groups.results import GroupResult, MemberResult
 
-Rehearsal = Callable[[Framework], AbstractContextManager[Sequence[Sequence[Candidate]]]]
+Rehearsal = Callable[[Framework], AbstractContextManager[Sequence[Candidate]]]
 """A dry run: what plugins would evict is only noted."""
 
 
@@ -107,8 +107,7 @@ def attempt(cycles: GroupCycles, rehearse: Rehearsal, leaf: GroupKey) -> GroupAt
         return GroupAttempt(None, node, {}, error=error)
     with rehearse(framework) as evictions:
         results, _ = finish(cycles.decide(framework, node, framework.now()))
-    candidates = [candidate for noted in evictions for candidate in noted]
-    return GroupAttempt(framework, node, results, candidates[-1] if candidates else None)
+    return GroupAttempt(framework, node, results, evictions[-1] if evictions else None)
 
 
 def waits_of(cycles: GroupCycles, leaf: GroupKey) -> list[WaitingFor]:

@@ -12,7 +12,7 @@ Extenders answer the core as they answered the scheduler, if it asks about the s
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import fields
 from functools import partial
@@ -39,7 +39,7 @@ from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nodes.saved_table import SavedTable
 from kubesched.framework.preemption.candidates import Candidate
-from kubesched.framework.preemption.executor import OnBehalfOf, Rehearsing
+from kubesched.framework.preemption.executor import OnBehalfOf, rehearse
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.registry import Registry
 from kubesched.framework.runtime import Framework
@@ -477,16 +477,11 @@ def decide_again(core: Core, profile: str, pod: Pod) -> Decided | Awaitable[Deci
     assembly = core.assembly
     framework, cycle, state = assembly.frameworks[profile], assembly.scheduler.cycle, CycleState()
     rehearsals = ExitStack()
-    found: list[Sequence[Candidate]] = [
-        rehearsals.enter_context(plugin.rehearse())
-        for plugin in framework.post_filter
-        if isinstance(plugin, Rehearsing)
-    ]
+    candidates = rehearsals.enter_context(rehearse(framework.handle))
     ran = cycle.run(framework, state, QueuedPodInfo(PodInfo(pod), 0.0), 0.0)
 
     def concluded(outcome: Assumed | Failed) -> Decided:
         rehearsals.close()
-        candidates = [candidate for each in found for candidate in each]
         return decided(cycle.algorithm, state, outcome, candidates)
 
     return then(ran, concluded)
@@ -505,14 +500,9 @@ async def decide_group_again(core: Core, key: GroupKey, members: Members) -> dic
         framework = scheduler.groups.validated(root)
     except GroupRejected as error:
         return {"": str(error)}
-    with ExitStack() as rehearsals:
-        found: list[Sequence[Candidate]] = [
-            rehearsals.enter_context(plugin.rehearse())
-            for plugin in framework.post_filter
-            if isinstance(plugin, Rehearsing)
-        ]
+    with rehearse(framework.handle) as candidates:
         results, _status = await scheduler.groups.decide(framework, root, 0.0)
-    return decided_group(root, results, [candidate for each in found for candidate in each])
+    return decided_group(root, results, candidates)
 
 
 def decided_group(
