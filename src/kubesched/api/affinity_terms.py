@@ -8,7 +8,7 @@ scheduled.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -21,6 +21,7 @@ from kubesched.api.core_v1 import (
     WeightedPodAffinityTerm,
 )
 from kubesched.api.selectors import Selector, SelectorError, from_label_selector
+from kubesched.base.sized_cache import SizedCache, by_spelling
 
 T = TypeVar("T")
 P = TypeVar("P")
@@ -76,12 +77,9 @@ class AffinityTerms(NamedTuple):
 
 NO_TERMS = AffinityTerms()
 
-_KNOWN_LIMIT: Final = 1024
-_SPELLING_LIMIT: Final = 16 * 1024
-"""Size limit in bytes for cached terms; longer ones are parsed for every pod."""
 _encode = msgspec.msgpack.Encoder().encode
-_known: dict[tuple[str, bytes], AffinityTerms] = {}
-"""Cache of parsed terms by spelling. Equal terms share one object, so comparing them is fast."""
+_known: SizedCache[AffinityTerms] = by_spelling()
+"""Equal terms share one object, so comparing them is fast."""
 
 
 def parse_affinity_terms(pod: Pod) -> AffinityTerms:
@@ -90,7 +88,8 @@ def parse_affinity_terms(pod: Pod) -> AffinityTerms:
     if affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None):
         return NO_TERMS
     namespace = pod.metadata.namespace
-    key = (namespace, _encode((affinity.pod_affinity, affinity.pod_anti_affinity)))
+    spelling = _encode((affinity.pod_affinity, affinity.pod_anti_affinity))
+    key = (namespace, spelling)
     known = _known.get(key)
     if known is None:
         known = _parse(
@@ -98,10 +97,7 @@ def parse_affinity_terms(pod: Pod) -> AffinityTerms:
             affinity.pod_affinity or PodAffinity(),
             affinity.pod_anti_affinity or PodAntiAffinity(),
         )
-        if len(key[1]) <= _SPELLING_LIMIT:
-            if len(_known) >= _KNOWN_LIMIT:
-                _known.clear()
-            _known[key] = known
+        _known.keep(key, len(spelling), known)
     return known
 
 

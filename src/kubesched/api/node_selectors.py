@@ -7,7 +7,6 @@ labels and name, and expose their parts so that a caller can evaluate them over 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import msgspec
 
@@ -29,6 +28,7 @@ from kubesched.api.selectors import (
     from_map,
     new_requirement,
 )
+from kubesched.base.sized_cache import SizedCache, by_spelling
 
 NODE_NAME_FIELD = "metadata.name"
 
@@ -149,11 +149,8 @@ class RequiredNodeAffinity:
         return hash((self.selector, self.affinity))
 
 
-_KNOWN_LIMIT: Final = 1024
-_SPELLING_LIMIT: Final = 16 * 1024
-"""Size limit in bytes for cached requirements; longer ones are parsed at every attempt."""
 _encode = msgspec.msgpack.Encoder().encode
-_known: dict[bytes, RequiredNodeAffinity] = {}
+_known: SizedCache[RequiredNodeAffinity] = by_spelling()
 
 
 def required_node_affinity(pod: Pod) -> RequiredNodeAffinity:
@@ -165,10 +162,7 @@ def required_node_affinity(pod: Pod) -> RequiredNodeAffinity:
     cached = _known.get(key)
     if cached is None:
         cached = RequiredNodeAffinity(pod)
-        if len(key) <= _SPELLING_LIMIT:
-            if len(_known) >= _KNOWN_LIMIT:
-                _known.clear()
-            _known[key] = cached
+        _known.keep(key, len(key), cached)
     return cached
 
 

@@ -62,6 +62,7 @@ def small_caches(monkeypatch):
     ):
         assert getattr(module, limit) <= 10_000
         monkeypatch.setattr(module, limit, SMALL)
+    monkeypatch.setattr(inter_pod_affinity, "_MATCHED_BYTES_LIMIT", 128 * SMALL)
     for module, limit in ((node_pools, "_NUMBERS_LIMIT"), (allocated_state, "_VERSIONS_LIMIT")):
         assert getattr(module, limit) <= 1 << 16, "there may be one for each of many nodes"
         monkeypatch.setattr(module, limit, SMALL)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from kubesched.api.affinity_terms import NO_TERMS, AffinityTerms, parse_affinity_terms
 from kubesched.api.core_v1 import Pod
+from kubesched.base.sized_cache import SizedCache
 from kubesched.config.plugin_args import InterPodAffinityArgs
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.engine import InTreePlugin, TopologyKeys
@@ -59,10 +60,12 @@ PRE_SCORE_STATE = "PreScoreInterPodAffinity"
 _FILTERING = (REQUIRED_ANTI_AFFINITY,)
 """The kinds of existing pods' terms that filter."""
 _HOSTNAME: Final = "kubernetes.io/hostname"
-_RESOLVED_LIMIT: Final = 1024
-"""Maximum number of cached term sets with resolved namespaces."""
+_RESOLVED_LIMIT: Final = 4096
+"""Of terms with resolved namespaces."""
 _TERMS_LIMIT: Final = 64
 """Pods with more terms are not cached: their terms are resolved at every attempt."""
+_MATCHED_BYTES_LIMIT: Final = 8 * 1024 * 1024
+"""Of the labels of pods, and of references to the existing pods' terms that match them."""
 
 NOT_SIGNABLE = unschedulable("pods with InterPodAffinity are not signable")
 
@@ -97,9 +100,9 @@ class InterPodAffinity(
         if self._hard_weight > 0:
             self._scoring = (REQUIRED_AFFINITY, *self._scoring)
         self._resolved_for: tuple[NamespaceLabels, int] | None = None
-        self._resolved: dict[AffinityTerms, IncomingTerms] = {}
+        self._resolved: SizedCache[IncomingTerms] = SizedCache(_RESOLVED_LIMIT, _TERMS_LIMIT)
         self._matched_for: tuple[PodIndex, int, int] | None = None
-        self._matched: dict[Hashable, tuple[Term, ...]] = {}
+        self._matched: SizedCache[tuple[Term, ...]] = SizedCache(_MATCHED_BYTES_LIMIT)
         self._ignores_existing_preferences = args.ignore_preferred_terms_of_existing_pods
 
     # -- filter ------------------------------------------------------------------------------------
@@ -223,14 +226,14 @@ class InterPodAffinity(
         """The pod's terms with resolved namespaces; resolved again after any namespace change."""
         namespaces = table.namespaces
         version = (namespaces, namespaces.version)
-        if version != self._resolved_for or len(self._resolved) >= _RESOLVED_LIMIT:
-            self._resolved_for, self._resolved = version, {}
+        if version != self._resolved_for:
+            self._resolved_for = version
+            self._resolved.clear()
         parsed = self._parsed(state, pod)
         terms = self._resolved.get(parsed)
         if terms is None:
             terms = resolve(parsed, namespaces, existing_only=self._existing_namespaces_only)
-            if sum(map(len, parsed)) <= _TERMS_LIMIT:
-                self._resolved[parsed] = terms
+            self._resolved.keep(parsed, sum(map(len, parsed)), terms)
         return terms
 
     def _about(self, pod: Pod, table: NodeTable, kinds: tuple[str, ...]) -> tuple[Term, ...]:
@@ -239,13 +242,16 @@ class InterPodAffinity(
         if not index.has_terms:
             return ()
         version = index, index.terms_version, table.namespaces.version
-        if version != self._matched_for or len(self._matched) >= _RESOLVED_LIMIT:
-            self._matched_for, self._matched = version, {}
+        if version != self._matched_for:
+            self._matched_for = version
+            self._matched.clear()
         key = kinds, label_key_of(pod)
         terms = self._matched.get(key)
         if terms is None:
             matching = [term for kind in kinds for term in terms_about(table, kind, pod)]
-            terms = self._matched[key] = tuple(matching)
+            terms = tuple(matching)
+            labels = 1 + len(pod.metadata.labels or ())
+            self._matched.keep(key, 128 * labels + 8 * len(terms), terms)
         return terms
 
 

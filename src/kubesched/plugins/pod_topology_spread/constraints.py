@@ -12,6 +12,7 @@ from kubesched.api.core_v1 import Node, Pod, Toleration, TopologySpreadConstrain
 from kubesched.api.node_selectors import RequiredNodeAffinity, required_node_affinity
 from kubesched.api.selectors import Operator, Requirement, Selector, from_label_selector
 from kubesched.api.tolerations import first_untolerated_taint
+from kubesched.base.sized_cache import SizedCache, by_spelling
 from kubesched.framework.nodes.columns import ABSENT, Mask, Rows
 from kubesched.framework.nodes.domain_counter import DomainCounter
 from kubesched.framework.nodes.node_table import NodeTable
@@ -36,9 +37,6 @@ SYSTEM_DEFAULTS = (
 FEW_KEYS: Final = 8
 """Up to this many labels are checked with one column each."""
 
-_KNOWN_LIMIT: Final = 1024
-_SPELLING_LIMIT: Final = 16 * 1024
-"""Maximum size of cached constraints, in bytes; longer ones are parsed at every attempt."""
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -53,8 +51,7 @@ class Constraint(NamedTuple):
     honors_taints: bool
 
 
-_known: dict[Hashable, tuple[Constraint, ...]] = {}
-"""Constraints by spelling: few spellings, many pods."""
+_known: SizedCache[tuple[Constraint, ...]] = by_spelling()
 
 
 def own_constraints(pod: Pod, action: str, *, match_label_keys: bool) -> tuple[Constraint, ...]:
@@ -70,8 +67,8 @@ def own_constraints(pod: Pod, action: str, *, match_label_keys: bool) -> tuple[C
     used = {
         key: labels.get(key) for constraint in written for key in constraint.match_label_keys or ()
     }
-    spelling = _encode(written)
-    key = (action, match_label_keys, tuple(used.items()), spelling)
+    spelling = _encode((written, used))
+    key = (action, match_label_keys, spelling)
     known = _known.get(key)
     if known is None:
         known = tuple(
@@ -84,10 +81,7 @@ def own_constraints(pod: Pod, action: str, *, match_label_keys: bool) -> tuple[C
             for constraint in written
             if constraint.when_unsatisfiable == action
         )
-        if len(spelling) <= _SPELLING_LIMIT:
-            if len(_known) >= _KNOWN_LIMIT:
-                _known.clear()
-            _known[key] = known
+        _known.keep(key, len(spelling), known)
     return known
 
 
