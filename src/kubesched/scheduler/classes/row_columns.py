@@ -48,6 +48,7 @@ FEW_ROWS: Final = 16
 """Up to this many dirty rows are computed one by one, if all ROW-scope rules support it."""
 PASSING: Final = 1
 """The level of a node that passes with score 0. A node that fails has level 0."""
+_NO_SCORES: Final[Ints] = np.zeros(0, dtype=np.int64)
 
 
 class Unfit(Exception):
@@ -215,21 +216,27 @@ class _KeptScore(NamedTuple):
 class RawScores:
     """Raw scores of one plugin that normalizes them over the feasible nodes."""
 
-    __slots__ = ("column", "plugin", "rule", "uniform", "weight")
+    __slots__ = ("_capacity", "column", "plugin", "rule", "uniform", "weight")
 
     def __init__(self, score: _KeptScore, capacity: int) -> None:
         self.plugin, self.weight, self.rule = score
-        self.column: Ints = np.zeros(capacity, dtype=np.int64)
+        self._capacity = capacity
+        self.column: Ints = _NO_SCORES
+        """Empty while `uniform` says all: most classes have no taints or preferences to score."""
         self.uniform: int | None = 0
         """The score if it is the same for all nodes: normalization then keeps them equal."""
 
     def put(self, rows: Rows, scores: Ints | int, *, are_all: bool) -> None:
         """Store the scores of some rows, or of all relevant rows."""
-        self.column[rows] = scores
         if are_all:
             self.uniform = scores if isinstance(scores, int) else int(scores[0])
-        if self.uniform is not None and not np.all(np.equal(scores, self.uniform)):
+            self.column = _NO_SCORES
+        if self.uniform is not None:
+            if np.all(np.equal(scores, self.uniform)):
+                return
+            self.column = np.full(self._capacity, self.uniform, dtype=np.int64)
             self.uniform = None
+        self.column[rows] = scores
 
 
 class ScoreColumns(_RowColumns):
