@@ -52,12 +52,24 @@ def test_pods_of_different_owners_share_equal_parts() -> None:
 
 
 def test_the_memory_is_bounded(monkeypatch) -> None:
-    monkeypatch.setattr(module, "PARTS_LIMIT", 3)
+    monkeypatch.setattr(module, "BYTES_LIMIT", 300)
     sharing = Sharing()
     for number in range(50):
         volumes = [{"name": f"v{number}", "emptyDir": {}}]
         decoded(f"p{number}", sharing, owner=f"o{number}", volumes=volumes)
-    assert max(len(parts) for parts in sharing._known.values()) <= 4
+    for parts in sharing._known.values():
+        assert 0 < sum(map(len, parts)) == parts.held <= 300
+
+
+def test_pods_that_came_and_went_leave_a_megabyte_of_each_part() -> None:
+    """An encoded part takes about as much again decoded."""
+    sharing = Sharing()
+    for number in range(1500):
+        image = f"registry.example/app-{number}:" + 1000 * "v"
+        decoded(f"p{number}", sharing, containers=[{"name": "main", "image": image}])
+    assert {name: len(parts) < 1100 for name, parts in sharing._known.items()} == dict.fromkeys(
+        sharing._known, True
+    )
 
 
 def bound_to(node_name: str, sharing: Sharing, name: str = "p", **spec: object) -> Pod:
