@@ -14,6 +14,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import yaml
+
 from kubesched.base.clock import ManualClock
 from kubesched.playground.apimachinery.serialization import MAX_BODY_BYTES, MAX_VALUES
 from kubesched.playground.client.local import LocalApi
@@ -51,7 +53,7 @@ def patches() -> Iterator[tuple[str, str, str, Any]]:
     """What it is, where it goes, its type and its body."""
     data = {f"k{n}": "v" for n in range(MAX_VALUES - ROOM)}
     named = [{"name": f"e{n}", "value": "v"} for n in range((MAX_VALUES - ROOM) // 3)]
-    long_list = [0] * (MAX_VALUES - 4 * MAX_OPERATIONS - ROOM)
+    long_list = [0] * (MAX_VALUES - MAX_OPERATIONS - ROOM)
     keys = {f"k{n}": 0 for n in range(MAX_VALUES // 2)}
     again = [container([], name="c") for _ in range(MAX_REPEATS - 1)]
     yield "data of a ConfigMap", MAPS, MERGE, config_map(data=data)
@@ -59,6 +61,7 @@ def patches() -> Iterator[tuple[str, str, str, Any]]:
     yield "data of a ConfigMap", MAPS, APPLY, config_map(data=data)
     yield "environment of a container", DEPLOYMENTS, STRATEGIC, deployment(container(named))
     yield "environment of a container", DEPLOYMENTS, APPLY, deployment(container(named))
+    yield "environment, as YAML", DEPLOYMENTS, APPLY, [deployment(container(named))]
     yield (
         "one item merged repeatedly",
         DEPLOYMENTS,
@@ -83,6 +86,8 @@ def main() -> None:
             ("PATCH", f"{path}/a", kind, body),
         ):
             written = json.dumps(sent, separators=(",", ":")).encode()
+            if media_type == APPLY and isinstance(sent, list):
+                written = yaml.safe_dump(sent[0]).encode()
             assert len(written) <= MAX_BODY_BYTES
             headers = {"content-type": media_type, "accept": "application/json"}
             began = time.process_time()

@@ -26,7 +26,6 @@ ORPHAN_FINALIZER = "orphan"
 POD_GROUP_FINALIZER = "scheduling.k8s.io/podgroup-protection"
 
 _ENCODER = msgspec.json.Encoder()
-_SORTING_ENCODER = msgspec.json.Encoder(order="sorted")
 _DECODER = msgspec.json.Decoder()
 
 encode = _ENCODER.encode
@@ -46,8 +45,13 @@ def copy_json(value: Json) -> Json:
 
 
 def sorted_json(value: Json) -> Json:
-    """A copy with sorted keys, so that equal values encode to equal bytes."""
-    return decode(_SORTING_ENCODER.encode(value))
+    """A copy with sorted keys, so that equal values encode to equal bytes.
+
+    An encoder of msgspec that sorts takes quadratic time for some orders of keys.
+    """
+    if isinstance(value, dict):
+        return {key: sorted_json(value[key]) for key in sorted(value)}
+    return [sorted_json(item) for item in value] if isinstance(value, list) else value
 
 
 def timestamp(now: float) -> str:

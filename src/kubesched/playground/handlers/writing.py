@@ -22,6 +22,7 @@ from kubesched.playground.handlers.routes import SIMULATED, Call, not_allowed
 from kubesched.playground.registry import scale
 from kubesched.playground.registry.deletion import DeleteOptions
 from kubesched.playground.registry.patching import PatchKind, apply_object, patch_object
+from kubesched.playground.registry.patching.json_patch import MAX_OPERATIONS
 from kubesched.playground.registry.representation import encode_list
 from kubesched.playground.registry.rest_storage import WriteOptions
 from kubesched.playground.registry.strategy import Propagation
@@ -110,7 +111,7 @@ def patch(call: Call) -> ApiResponse:
     options = write_options(call)
     # Nulls mean removal here, so the body is decoded with them.
     try:
-        body = decode_raw_json(call.request.body)
+        body = decode_raw_json(call.request.body, 4 * MAX_OPERATIONS if kind == "json" else 0)
     except BadRequest as error:
         raise BadRequest(f"error decoding patch: {error.message}") from None
     entry, warnings = patch_object(

@@ -11,7 +11,15 @@ import json
 
 import pytest
 
+from kubesched.base.errors import BadRequest
 from kubesched.playground.apimachinery import serialization
+from kubesched.playground.apimachinery.managed_fields import managers
+from kubesched.playground.apimachinery.managed_fields.paths import (
+    custom_layout,
+    from_fields_v1,
+    to_fields_v1,
+)
+from kubesched.playground.registry.patching.json_patch import MAX_OPERATIONS
 from kubesched.playground.registry.patching.strategic import MAX_REPEATS
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
@@ -104,21 +112,25 @@ def many_values():
     yield JSON, [{"op": "add", "path": "/spec/x", "value": [0] * MANY}], TOO_MANY
     yield STRATEGIC, numbers, TOO_MANY
     yield MERGE, numbers, TOO_MANY
-    yield APPLY, numbers, f"yaml: line 1: more than {2 * (MANY - 1)} nodes"
+    yield APPLY, numbers, TOO_MANY
+    yield f"{APPLY};", numbers, f"yaml: line 2: more than {2 * (MANY - 1)} nodes"
 
 
 @pytest.mark.parametrize(
-    ("kind", "body", "told"), list(many_values()), ids=["json", "strategic", "merge", "apply"]
+    ("kind", "body", "told"),
+    list(many_values()),
+    ids=["json", "strategic", "merge", "apply", "apply yaml"],
 )
 async def test_a_patch_of_many_values_is_refused_before_they_are_merged(
     http, stored, kind, body, told
 ):
-    text = json.dumps(body).encode()
+    is_yaml = kind.endswith(";")
+    text = (b"---\n" if is_yaml else b"") + json.dumps(body).encode()
     assert len(text) < serialization.MAX_BODY_BYTES
     status, answer = await http.call(
         "PATCH", f"{DEPLOYMENTS}/d?fieldManager=m", text, content_type=kind
     )
-    assert (status, answer["message"]) == (400 if kind == APPLY else 413, told)
+    assert (status, answer["message"]) == (400 if is_yaml else 413, told)
     assert (await http.get(f"{DEPLOYMENTS}/d")) == stored
 
 
@@ -142,6 +154,59 @@ async def test_an_object_does_not_collect_many_values_by_small_patches(http, mon
     )
     told = "Request entity too large: limit is 300 values"
     assert (status, answer["message"]) == (413, told)
+
+
+async def test_a_json_patch_may_have_all_operations_that_upstream_allows(http, stored):
+    """Each has an op, a path and a value, which are no values of the object."""
+    patch = [{"op": "add", "path": "/metadata/annotations/a", "value": "b"}] * MAX_OPERATIONS
+    patch[0] = {"op": "add", "path": "/metadata/annotations", "value": {}}
+    status, answer = await http.call("PATCH", f"{DEPLOYMENTS}/d", patch, content_type=JSON)
+    assert (status, answer["metadata"]["annotations"]) == (200, {"a": "b"})
+    patch.append(patch[-1])
+    status, answer = await http.call("PATCH", f"{DEPLOYMENTS}/d", patch, content_type=JSON)
+    told = "The allowed maximum operations in a JSON patch is 10000, got 10001"
+    assert (status, answer["message"]) == (400, told)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": 1, "b": [true, null, 1.5, -2, 1e3, "x\\u00e9\\n"], "c": {"": {}}}',
+        '{"a": 12345678901234567890, "b": "1:30", "c": "yes", "d": "2026-01-01", "e": "null"}',
+    ],
+)
+def test_applied_json_is_decoded_as_the_yaml_that_it_is(text):
+    for keeps_nulls in (False, True):
+        quick = serialization.decode_yaml(text.encode(), keeps_nulls=keeps_nulls)
+        plain = serialization.decode_yaml(b"--- " + text.encode(), keeps_nulls=keeps_nulls)
+        assert quick == plain
+    with pytest.raises(BadRequest, match='key "a" already set in map'):
+        serialization.decode_yaml(b'{"a": 1, "a": 2}')
+    with pytest.raises(BadRequest, match="yaml: "):
+        serialization.decode_yaml(b'{"a": 1')
+
+
+def test_the_keys_of_owned_fields_are_in_order():
+    """An encoder that sorts them takes a second for 25,000 keys with the smallest at the end."""
+    paths = {("f:spec",), ("f:spec", "f:b"), ("f:spec", "f:a", 'k:{"name":"c"}'), ("f:data",)}
+    fields = to_fields_v1(paths)
+    assert from_fields_v1(fields) == paths
+    assert list(fields) == ["f:data", "f:spec"]
+    assert list(fields["f:spec"]) == [".", "f:a", "f:b"]
+
+
+def test_owned_fields_that_users_name_are_not_remembered_without_end():
+    layout = custom_layout(None)
+    mine = managers.Manager(name="m", operation="Update", api_version="v1", time="now")
+    for number in range(100):
+        new = {f"{number}-{n}": n for n in range(500)}
+        (only,) = managers.after_update((), layout, {}, new, mine)
+        assert len(only.paths()) == 500
+        assert only.encoded
+    for cache in (managers._INTERNED, managers._PATHS, managers._ENCODED):
+        assert 0 < cache.held <= 256 * 1024
+        assert 0 < len(cache) < 90
+    assert 0 < len(managers._REMEMBERED) <= 32
 
 
 async def test_commas_in_strings_are_not_values(http):

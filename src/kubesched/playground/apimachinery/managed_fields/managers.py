@@ -8,10 +8,10 @@ fields that only the server writes have no owner.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import msgspec
 
+from kubesched.base.sized_cache import SizedCache, by_spelling
 from kubesched.playground.apimachinery.managed_fields.compare import compare
 from kubesched.playground.apimachinery.managed_fields.paths import (
     Layout,
@@ -39,9 +39,7 @@ _SERVER_METADATA = frozenset(
     )
 )
 _TYPE_META = ("f:apiVersion", "f:kind")
-_SORTING = msgspec.json.Encoder(order="sorted")
-_INTERNED: dict[bytes, bytes] = {}
-_INTERN_LIMIT = 4096
+_INTERNED: SizedCache[bytes] = by_spelling()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,26 +80,36 @@ class Manager:
         return self.name, self.operation, self.subresource, self.api_version
 
 
-@lru_cache(maxsize=1024)
+_ENCODED: SizedCache[msgspec.Raw] = by_spelling()
+
+
 def _encode_manager(manager: Manager) -> msgspec.Raw:
-    return msgspec.Raw(encode(manager.to_json()))
+    known = _ENCODED.get(manager)
+    if known is None:
+        body = encode(manager.to_json())
+        known = msgspec.Raw(body)
+        _ENCODED.keep(manager, len(body), known)
+    return known
 
 
 def encode_fields(paths: Paths | set[Path]) -> bytes:
     """Encode a set of paths; equal sets share one object."""
-    return _intern(to_fields_v1(paths))
+    body = encode(to_fields_v1(paths))
+    known = _INTERNED.get(body)
+    if known is None:
+        _INTERNED.keep(body, len(body), body)
+    return known or body
 
 
-def _intern(fields: JsonObject) -> bytes:
-    body = _SORTING.encode(fields)
-    if len(_INTERNED) >= _INTERN_LIMIT:
-        _INTERNED.clear()
-    return _INTERNED.setdefault(body, body)
+_PATHS: SizedCache[Paths] = by_spelling()
 
 
-@lru_cache(maxsize=1024)
 def _decode_fields(fields: bytes) -> Paths:
-    return from_fields_v1(decode(fields))
+    known = _PATHS.get(fields)
+    if known is None:
+        known = from_fields_v1(decode(fields))
+        _PATHS.keep(fields, len(fields), known)
+    return known
 
 
 def parse_managers(entries: object) -> tuple[Manager, ...]:
@@ -145,15 +153,16 @@ def after_update(
     """The managers after a write other than an apply; `mine` is the writer, without fields."""
     difference = compare(layout, old, new)
     changed, removed = frozenset(difference.changed), frozenset(difference.removed)
-    return _remembered(managers, changed, removed, mine)
+    key = managers, changed, removed, mine
+    known = _REMEMBERED.get(key)
+    if known is None:
+        known = _taken_over(managers, ownable(changed), ownable(removed), mine)
+        _REMEMBERED.keep(key, 1 + len(changed) + len(removed), known)
+    return known
 
 
-@lru_cache(maxsize=1024)
-def _remembered(
-    managers: tuple[Manager, ...], changed: Paths, removed: Paths, mine: Manager
-) -> tuple[Manager, ...]:
-    """Cached, because controllers and kubelets write the same fields of thousands of objects."""
-    return _taken_over(managers, ownable(changed), ownable(removed), mine)
+_REMEMBERED: SizedCache[tuple[Manager, ...]] = SizedCache(16 * 1024, largest=1024)
+"""By paths, as controllers and kubelets write the same fields of thousands of objects."""
 
 
 def _taken_over(

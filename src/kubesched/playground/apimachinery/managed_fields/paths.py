@@ -190,18 +190,16 @@ def collect_paths(layout: Layout, value: Json, path: Path, collected: list[Path]
 
 
 def to_fields_v1(paths: Iterable[Path]) -> JsonObject:
+    """The FieldsV1 form, with its keys in order."""
     root: JsonObject = {}
-    members = sorted(paths)
-    for path in members:
+    last, owned = root, None
+    for path in sorted(paths):
+        if owned is not None and path[: len(owned)] == owned:
+            last[_SELF] = {}
         node = root
         for step in path:
             node = node.setdefault(step, {})
-    for path in members:
-        node = root
-        for step in path:
-            node = node[step]
-        if node:
-            node[_SELF] = {}
+        last, owned = node, path
     return root
 
 
