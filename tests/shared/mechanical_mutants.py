@@ -4,10 +4,10 @@
     python tests/shared/mechanical_mutants.py --results FILE --table
 
 Both the simulation and the unit tests judge every mutant. A process imports the package once and
-forks for each trial; the child replaces the code of the changed function. Seeds that do not execute
-the changed line, and test modules that do not call the changed function, cannot notice it and are
-not run: `Reach` knows them from unmutated runs, which have to pass. Results and reach are kept in
-the file, and a later run goes on after them.
+forks for each trial; the child replaces the code of the changed function. Seeds and test modules
+that do not execute the changed line cannot notice it and are not run: `Reach` knows them from
+unmutated runs, which have to pass and in which only the functions of the drawn mutants are traced.
+Results and reach are kept in files, and a later run of the same numbers goes on after them.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from random import Random
 from types import CodeType, FrameType, FunctionType
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from mutants import ROOT
@@ -38,6 +38,8 @@ from scalar_look import TWINS, scalar_look
 
 from kubesched.app.simulated import SimulatedProcess
 from kubesched.lab.simulation.run import simulate
+
+T = TypeVar("T", int, str)
 
 PACKAGE = ROOT / "src" / "kubesched"
 UNIT_TESTS = ROOT / "tests" / "unit"
@@ -183,13 +185,18 @@ def _functions(tree: ast.AST) -> Iterator[tuple[tuple[str, int], ast.FunctionDef
 
 def _function(module: CodeType, function: tuple[str, int]) -> CodeType:
     """The code of a function of a module or of a class in it."""
-    inside = [const for const in module.co_consts if isinstance(const, CodeType)]
-    while inside:
-        code = inside.pop()
+    for code in _codes(module):
         if (code.co_name, code.co_firstlineno) == function:
             return code
-        inside += [const for const in code.co_consts if isinstance(const, CodeType)]
     raise LookupError(f"{module.co_filename}: {function}")
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """A function's code and that of the functions inside it."""
+    yield code
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from _codes(const)
 
 
 def _ways(node: ast.AST, within: ast.stmt) -> Iterator[tuple[ast.stmt, ast.AST, str]]:
@@ -342,21 +349,61 @@ class _Limits:
         signal.setitimer(signal.ITIMER_PROF, TEST_CPU_S)
 
 
-class _Tracer(_Limits):
-    """The code that each test module executes, and the modules that fail."""
+Executed = tuple[float, dict[str, list[int]]]
+"""CPU seconds, and lines by path."""
 
-    def __init__(self) -> None:
-        self.reached: defaultdict[str, set[CodeType]] = defaultdict(set)
+
+class Lines(defaultdict[str, set[int]]):
+    """Executed lines by path below the package, of the functions that have a mutant."""
+
+    def __init__(self, mutants: Iterable[MechanicalMutant]) -> None:
+        super().__init__(set)
+        self.cpu_s = 0.0
+        self._traced = {
+            (str(PACKAGE / it.path), code.co_name, code.co_firstlineno): self[it.path]
+            for it in mutants
+            for code in _codes(it.code)
+        }
+
+    def __enter__(self) -> None:
+        self.cpu_s -= time.process_time()
+        sys.settrace(self._enter)
+
+    def __exit__(self, *_error: object) -> None:
+        sys.settrace(None)
+        self.cpu_s += time.process_time()
+
+    def _enter(self, frame: FrameType, _event: str, _argument: object) -> Any:
+        code = frame.f_code
+        lines = self._traced.get((code.co_filename, code.co_name, code.co_firstlineno))
+        if lines is None:
+            return None
+
+        def line(frame: FrameType, _event: str, _argument: object) -> Any:
+            lines.add(frame.f_lineno)
+            return line
+
+        return line
+
+    def to_plain(self) -> Executed:
+        return self.cpu_s, {path: sorted(lines) for path, lines in self.items() if lines}
+
+
+class _Tracer(_Limits):
+    """The lines that each test module executes, and the modules that fail."""
+
+    def __init__(self, mutants: Sequence[MechanicalMutant]) -> None:
+        self._mutants = mutants
+        self.reached: dict[str, Lines] = {}
         self.failed: set[str] = set()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        add = self.reached[item.nodeid.partition("::")[0]].add
-        sys.settrace(lambda frame, _event, _argument: add(frame.f_code))
-        try:
+        test = item.nodeid.partition("::")[0]
+        if test not in self.reached:
+            self.reached[test] = Lines(self._mutants)
+        with self.reached[test]:
             return (yield)
-        finally:
-            sys.settrace(None)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
@@ -397,103 +444,64 @@ def _words(path: Path) -> set[str]:
 
 
 class Reach:
-    """What unmutated runs execute: lines by seed, functions by test module. Kept in a file."""
+    """The lines of mutated functions that unmutated runs execute, by seed and by test module."""
 
-    def __init__(self, file: Path | None) -> None:
-        self._file = file
-        self.seeds: dict[int, tuple[float, dict[str, list[int]]]] = {}
-        """CPU seconds, and lines by path."""
-        self.tests: dict[str, list[str] | None] = {}
-        """Functions as `path:name`. None if a test fails."""
+    def __init__(self, mutants: Sequence[MechanicalMutant], file: Path | None) -> None:
+        self._mutants, self._file = mutants, file
+        self.known: dict[int | str, Executed | None] = {}
+        """By seed or test module; None if it fails."""
         if file is not None and file.exists():
-            for line in map(json.loads, file.read_text().splitlines()):
-                known = self.seeds if isinstance(line[0], int) else self.tests
-                known[line[0]] = line[1]
-
-    def seed(self, seed: int) -> tuple[float, dict[str, list[int]]]:
-        if seed not in self.seeds:
-            code, reached = in_child(lambda: _reach_of_seed(seed), 600)
-            if code or reached is None:
-                raise RuntimeError(f"seed {seed} fails without a mutant: exit code {code}")
-            self.seeds[seed] = reached
-            self._keep(seed, reached)
-        return self.seeds[seed]
+            self.known = dict(map(json.loads, file.read_text().splitlines()))
 
     def seeds_of(self, chosen: MechanicalMutant, last_seed: int) -> list[int]:
         """Seeds that execute the changed line, those that take the least time first."""
-        reached = {seed: self.seed(seed) for seed in range(1, last_seed + 1)}
-        first, last = chosen.lines
-        lines = (
-            seed
-            for seed, (_s, lines) in reached.items()
-            if any(first <= line <= last for line in lines.get(chosen.path, ()))
-        )
-        return sorted(lines, key=lambda seed: reached[seed][0])
+        for seed in range(1, last_seed + 1):
+            if seed not in self.known:
+                code, reached = in_child(partial(self._of_seed, seed), 600)
+                if code or reached is None:
+                    raise RuntimeError(f"seed {seed} fails without a mutant: exit code {code}")
+                self._keep(seed, reached)
+        return self._reaching(chosen, range(1, last_seed + 1))
 
     def tests_of(self, chosen: MechanicalMutant) -> list[str]:
-        """Test modules that call the changed function."""
+        """Test modules that execute the changed line, those that take the least time first."""
         candidates = tests_of(chosen.path)
-        new = [test for test in candidates if test not in self.tests]
+        new = [test for test in candidates if test not in self.known]
         if new:
-            _code, reached = in_child(lambda: _reach_of_tests(new), 60 * len(new))
+            _code, reached = in_child(lambda: self._of_tests(new), 60 * len(new))
             for test in new:
-                self.tests[test] = (reached or {}).get(test)
-                self._keep(test, self.tests[test])
-        name = f"{chosen.path}:{chosen.function}"
-        return [test for test in candidates if name in (self.tests[test] or ())]
+                self._keep(test, (reached or {}).get(test))
+        return self._reaching(chosen, candidates)
 
-    def _keep(self, key: object, reached: object) -> None:
+    def _reaching(self, chosen: MechanicalMutant, among: Iterable[T]) -> list[T]:
+        first, last = chosen.lines
+        ranked = []
+        for key in among:
+            cpu_s, lines = self.known[key] or (0.0, {})
+            if any(first <= line <= last for line in lines.get(chosen.path, ())):
+                ranked.append((cpu_s, key))
+        return [key for _cpu_s, key in sorted(ranked)]
+
+    def _of_seed(self, seed: int) -> Executed | None:
+        lines = Lines(self._mutants)
+        with lines:
+            outcome = simulate(seed, SimulatedProcess)
+        return None if outcome.violation is not None else lines.to_plain()
+
+    def _of_tests(self, tests: list[str]) -> dict[str, Executed]:
+        tracer = _Tracer(self._mutants)
+        run_tests(tests, "-q", tracer)
+        return {
+            test: lines.to_plain()
+            for test, lines in tracer.reached.items()
+            if test not in tracer.failed
+        }
+
+    def _keep(self, key: int | str, reached: Executed | None) -> None:
+        self.known[key] = reached
         if self._file is not None:
             with self._file.open("a") as file:
                 file.write(json.dumps([key, reached]) + "\n")
-
-
-def _reach_of_seed(seed: int) -> tuple[float, dict[str, list[int]]] | None:
-    lines: defaultdict[CodeType, set[int]] = defaultdict(set)
-
-    def enter(frame: FrameType, _event: str, _argument: object) -> Any:
-        code = frame.f_code
-        if not _is_drawn_from(code.co_filename):
-            return None
-        add = lines[code].add
-
-        def line(frame: FrameType, _event: str, _argument: object) -> Any:
-            add(frame.f_lineno)
-            return line
-
-        return line
-
-    began = time.process_time()
-    sys.settrace(enter)
-    outcome = simulate(seed, SimulatedProcess)
-    sys.settrace(None)
-    if outcome.violation is not None:
-        return None
-    by_path: defaultdict[str, set[int]] = defaultdict(set)
-    for code, executed in lines.items():
-        by_path[str(Path(code.co_filename).relative_to(PACKAGE))] |= executed
-    return time.process_time() - began, {path: sorted(them) for path, them in by_path.items()}
-
-
-def _reach_of_tests(tests: list[str]) -> dict[str, list[str]]:
-    tracer = _Tracer()
-    run_tests(tests, "-q", tracer)
-    return {
-        test: sorted(
-            f"{Path(code.co_filename).relative_to(PACKAGE)}:{code.co_qualname}"
-            for code in codes
-            if _is_drawn_from(code.co_filename)
-        )
-        for test, codes in tracer.reached.items()
-        if test not in tracer.failed
-    }
-
-
-@cache
-def _is_drawn_from(filename: str) -> bool:
-    return any(
-        filename.startswith(f"{PACKAGE}/{part}") for _w, paths in AREAS.values() for part in paths
-    )
 
 
 def judge(chosen: MechanicalMutant, reach: Reach, seeds: int, runs: int) -> dict[str, Any]:
@@ -519,6 +527,8 @@ def judge(chosen: MechanicalMutant, reach: Reach, seeds: int, runs: int) -> dict
     if tests:
         code, failed = in_child(lambda: with_mutant(_fails, tests), UNIT_CPU_S)
         told["unit"] = "killed" if failed or code not in {0, -signal.SIGXCPU} else "survived"
+        if code == -signal.SIGXCPU:
+            told["unit"] = "out of time"
     return told
 
 
@@ -552,7 +562,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Mechanical mutants, and what kills them.")
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--count", type=int, default=20)
-    parser.add_argument("--step", type=int, default=1, help="2: every other one")
     parser.add_argument("--seeds", type=int, default=40, help="seeds 1 to this one")
     parser.add_argument("--runs", type=int, default=25, help="seeds that are run, at most")
     parser.add_argument("--results", type=Path, help="a file with a line of JSON per mutant")
@@ -563,11 +572,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.environ["KUBESCHED_FUZZ_EXAMPLES"] = "20"
         os.chdir(ROOT)
         run_tests([str(Path(__file__).parents[1] / "conftest.py")], "--collect-only")  # imports
-        reach = Reach(args.results and args.results.with_suffix(".reach"))
-        for number in range(args.first, args.first + args.count, args.step):
+        drawn = {number: draw(number) for number in range(args.first, args.first + args.count)}
+        reach = Reach([*drawn.values()], args.results and args.results.with_suffix(".reach"))
+        for number, chosen in drawn.items():
             if number in known:
                 continue
-            chosen = draw(number)
             told = judge(chosen, reach, args.seeds, args.runs)
             known[number] = {"number": number, **chosen.to_plain(), **told}
             line = json.dumps(known[number]) + "\n"
