@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 from kubesched.app.simulated import SimulatedProcess
@@ -152,6 +153,15 @@ class Dies(SimulatedProcess):
 
     async def run(self) -> None:
         raise RuntimeError("fell over")
+
+
+class Stumbles(SimulatedProcess):
+    """A plugin raises after every binding, which is caught."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        for framework in self.assembly.frameworks.values():
+            framework.post_bind.append(SimpleNamespace(name="Stumbles"))  # type: ignore[arg-type]
 
 
 class NeverConfirms(SimulatedProcess):

@@ -43,6 +43,7 @@ from broken_schedulers import (
     PreemptsInVain,
     SleepsForEver,
     Spins,
+    Stumbles,
     TellsGroupsNothing,
     blind_to,
 )
@@ -115,6 +116,7 @@ BROKEN_SCHEDULERS: list[tuple[type[SimulatedProcess], dict[str, Any], tuple[str,
     (IsDeaf, {"instances": 1}, ("all that can be placed is placed once faults stop",)),
     (LeadsAlways, {"instances": 2}, ("no two schedulers lead at the same time",)),
     (Dies, {}, ("no scheduler dies by itself",)),
+    (Stumbles, {}, ("no exception is unexpected",)),
     (
         NeverConfirms,
         {"instances": 1},

@@ -95,7 +95,8 @@ def audit_pops(
             ready: list[QueuedPodInfo | QueuedGroup] = [
                 info
                 for pod in queue.pods_in_active_q()
-                if (info := queue.get_pod(*_names(pod))) is not None and not _is_member(info)
+                if (info := queue.get_pod(pod.metadata.namespace, pod.metadata.name)) is not None
+                and group_of(pod) is None
             ]
             ready += () if groups is None else groups.active_groups()
             first = min(ready, key=_rank, default=popped)
@@ -126,14 +127,6 @@ def _rank(info: QueuedPodInfo | QueuedGroup) -> tuple[int, float]:
     if isinstance(info, QueuedGroup):
         return -info.priority, info.timestamp
     return -(info.pod_info.pod.spec.priority or 0), info.timestamp
-
-
-def _is_member(info: QueuedPodInfo) -> bool:
-    return group_of(info.pod_info.pod) is not None
-
-
-def _names(pod: Pod) -> tuple[str, str]:
-    return pod.metadata.namespace, pod.metadata.name
 
 
 class WatchedPorts(HostPortIndex):

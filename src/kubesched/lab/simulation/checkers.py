@@ -57,7 +57,7 @@ class Checkers:
         self._decisions = decisions
         self._cluster = cluster
         self._processes = processes
-        self._complaints = complaints
+        self._complaints, self._complain = complaints, complaints.add
         self._has_one_writer = has_one_writer
         self._census = census
         self._leader = ""
@@ -298,24 +298,11 @@ class Checkers:
                     f"{incarnation.name} holds {info.pod.spec.node_name} for {info.key}",
                 )
 
-    def _complain(self, property_: str, detail: str) -> None:
-        self._complaints.add(property_, detail)
-
     # When the run is quiet.
 
     def difference_from_store(self, incarnation: Incarnation) -> str | None:
         """How a process's caches differ from the API server; None if they agree."""
         process, scheduler = incarnation.process, incarnation.process.assembly.scheduler
-        nodes = {
-            node["metadata"]["name"]: node["metadata"]["resourceVersion"]
-            for node in self._cluster.nodes()
-        }
-        known_nodes = {
-            node.metadata.name: node.metadata.resource_version
-            for node in process.informers.of(Node).list()
-        }
-        if nodes != known_nodes:
-            return f"nodes {sorted(nodes.items() ^ known_nodes.items())}"
         pods = {
             pod["metadata"]["uid"]: pod["spec"].get("nodeName", "")
             for pod in self._cluster.active_pods()
@@ -330,6 +317,7 @@ class Checkers:
         if bound != cached:
             return f"cached pods {sorted(bound.items() ^ cached.items())}"
         kinds: tuple[type[Any], ...] = (
+            Node,
             PersistentVolume,
             PersistentVolumeClaim,
             PodDisruptionBudget,
@@ -351,10 +339,10 @@ class Checkers:
                 return counted
         if self.devices is not None and (held := self.devices.difference(incarnation)) is not None:
             return held
-        rows = set(scheduler.cache.table.row_of)
-        if rows != set(nodes):
-            return f"rows {sorted(rows ^ set(nodes))}"
-        return None
+        rows = scheduler.cache.table.row_of.keys() ^ {
+            node["metadata"]["name"] for node in self._cluster.nodes()
+        }
+        return f"rows {sorted(rows)}" if rows else None
 
 
 def _is_called_unschedulable(pod: JsonObject) -> bool:

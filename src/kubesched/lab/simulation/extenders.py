@@ -27,13 +27,7 @@ from kubesched.lab.simulation.trace import Trace
 from kubesched.playground.apimachinery.objects import JsonObject
 
 TIMEOUT_S: Final = 2.0
-VERBS: Final = {
-    "filter": "filterVerb",
-    "prioritize": "prioritizeVerb",
-    "preempt": "preemptVerb",
-    "bind": "bindVerb",
-}
-
+VERBS: Final = ("filter", "prioritize", "preempt", "bind")
 NONSENSE: Final = (
     b"",
     b"\xff\xfe not text",
@@ -67,7 +61,7 @@ def config(traits: tuple[str, ...]) -> str:
         "- urlPrefix: http://extender.example.com/v1",
         f"  httpTimeout: {TIMEOUT_S:g}s",
         "  weight: 2",
-        *(f"  {VERBS[verb]}: {verb}" for verb in _verbs(traits)),
+        *(f"  {verb}Verb: {verb}" for verb in _verbs(traits)),
         f"  ignorable: {json.dumps('ignorable' in traits)}",
         f"  nodeCacheCapable: {json.dumps('names' in traits)}",
     ]
@@ -125,14 +119,8 @@ class Opinion:
         for name, victims in given.items():
             node = self._cluster.find_node(name)
             if node is not None and _objection(question["Pod"], node) is None:
-                uids = [
-                    victim.get("UID") or victim["metadata"]["uid"] for victim in victims["Pods"]
-                ]
-                violations = victims["NumPDBViolations"]
-                kept[name] = {
-                    "Pods": [{"UID": uid} for uid in uids],
-                    "NumPDBViolations": violations,
-                }
+                uids = (it.get("UID") or it["metadata"]["uid"] for it in victims["Pods"])
+                kept[name] = {**victims, "Pods": [{"UID": uid} for uid in uids]}
         return {"NodeNameToMetaVictims": kept}
 
 

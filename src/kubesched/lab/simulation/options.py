@@ -348,11 +348,8 @@ def extend(drawn: Options, random: Random, faults: bool) -> Options:
     may_restore = drawn.instances == 1 and not has_controllers
     # Late writes of a replaced process are indistinguishable from its successor's.
     may_hold = not drawn.crash_every_s and drawn.instances == 1
-    split, odd, hold = (
-        sometimes(0.3, 0.05, 0.5),
-        sometimes(0.3, 0.01, 0.1),
-        sometimes(0.3, 0.01, 0.05),
-    )
+    split, odd = sometimes(0.3, 0.05, 0.5), sometimes(0.3, 0.01, 0.1)
+    hold = sometimes(0.3, 0.01, 0.05)
     restore_every_s = sometimes(0.3, 10.0, 30.0)
     extras = tuple(name for name, chance in MORE_EXTRAS.items() if random.random() < chance)
     return replace(

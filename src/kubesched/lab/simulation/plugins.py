@@ -20,7 +20,7 @@ from kubesched.framework.interfaces import (
 )
 from kubesched.framework.nodes.node_info import NodeInfo
 from kubesched.framework.status import Code, Status
-from kubesched.lab.simulation.trace import Trace
+from kubesched.lab.simulation.trace import SIMULATED, Trace
 
 TROUBLEMAKER: Final = "SimulationTroublemaker"
 DOORKEEPER: Final = "SimulationDoorkeeper"
@@ -66,7 +66,7 @@ def make_troublemaker(mischief: Mischief) -> type[Plugin]:
         how = mischief.random.choice(tuple(WAYS))
         mischief.note(f"{point} {how}", WAYS[how])
         if how == "raise":
-            raise RuntimeError(f"simulated failure at {point}")
+            raise RuntimeError(f"{SIMULATED} at {point}")
         if how == "garbage":
             return mischief.random.choice((42, "yes", [], {"code": 1}))
         return Status(Code.ERROR, (f"simulated error at {point}",))

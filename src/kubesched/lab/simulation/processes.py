@@ -275,9 +275,7 @@ class Processes:
 
     def _note_end(self, incarnation: Incarnation) -> None:
         task = incarnation.task
-        if not incarnation.is_alive or task is None or not task.done():
-            return
-        if task.cancelled():
+        if not incarnation.is_alive or task is None or not task.done() or task.cancelled():
             return
         error = task.exception()
         self._trace.add("end", f"{incarnation.name} {type(error).__name__ if error else ''}")

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from kubesched.base.logs import quiet_logs
 from kubesched.insight.state.virtual_loop import (
     SimulationStuck,
     VirtualLoop,
@@ -15,7 +14,7 @@ from kubesched.insight.state.virtual_loop import (
 )
 from kubesched.lab.simulation.options import ONE_SEGMENT_BYTES, DiskOptions, Options, of_seed
 from kubesched.lab.simulation.processes import ProcessFactory
-from kubesched.lab.simulation.trace import Trace, Violation
+from kubesched.lab.simulation.trace import Trace, UnexpectedErrors, Violation
 from kubesched.lab.simulation.world import World
 
 
@@ -74,7 +73,8 @@ def simulate(
             await world.run()
 
     violation: Violation | None = None
-    with quiet_logs():
+    errors = UnexpectedErrors(lambda *what: worlds[0].complaints.add(*what))
+    with errors.watch():
         try:
             run_virtual(main)
             worlds[0].processes.recordings.check()

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from kubesched.base.errors import KubeschedError
+from kubesched.framework.runtime import guard
 from kubesched.lab.simulation.census import Census
 
 KEPT_LINES = 60
+SIMULATED = "simulated failure"
+"""In the text of every exception that a simulated plugin raises."""
 
 
 class Trace:
@@ -66,3 +71,39 @@ class Complaints:
     def raise_first(self) -> None:
         if self._first is not None:
             raise self._first
+
+
+class UnexpectedErrors(logging.Handler):
+    """Complains about exceptions of Python's own that the scheduler caught and logged.
+
+    A plugin or an event handler may raise anything, and the scheduler goes on. What faults lead to
+    are exceptions of the package, or of the operating system.
+    """
+
+    def __init__(self, complain: Callable[[str, str], None]) -> None:
+        super().__init__()
+        self._complain = complain
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = getattr(record, "values", {}).get("err")
+        while isinstance(error, BaseException) and error.__cause__ is not None:
+            error = error.__cause__
+        is_own = type(error).__module__ == "builtins" and isinstance(error, Exception)
+        is_unexpected = (is_own and not isinstance(error, OSError)) or record.name == guard.__name__
+        if is_unexpected and SIMULATED not in str(error):
+            self._complain("no exception is unexpected", f"{record.getMessage()}: {error!r}")
+
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        """Get the errors that are logged inside, instead of all other handlers."""
+        root, of_plugins = logging.root, guard.log._logger
+        before = root.handlers, root.level
+        root.handlers = [self]
+        root.setLevel(logging.ERROR)
+        of_plugins.setLevel(logging.DEBUG)  # where an exception is logged again at -v=4
+        try:
+            yield
+        finally:
+            root.handlers, level = before
+            root.setLevel(level)
+            of_plugins.setLevel(logging.NOTSET)

@@ -94,11 +94,7 @@ class World:
         )
         self.network = Network(options.rates, Random(f"{seed}/network"), trace, focus=options.focus)
         self.network.holds_leases_only = options.instances > 1
-        self.mischief = Mischief(
-            options.mischief,
-            Random(f"{seed}/mischief"),
-            trace,
-        )
+        self.mischief = Mischief(options.mischief, Random(f"{seed}/mischief"), trace)
         self.extender = SimulatedExtender(
             self.cluster, Random(f"{seed}/extender"), trace, options.extender_trouble
         )
@@ -153,7 +149,7 @@ class World:
         self._probes = Probes(
             self.cluster, Random(f"{seed}/probes"), trace, has_extender=self._has_extender
         )
-        loop.before_time_passes = self._instant_is_over
+        loop.before_time_passes = self.checkers.instant_is_over
 
     def _config(self) -> bytes:
         names = [AUDITOR]
@@ -301,9 +297,6 @@ class World:
 
     def _freeze(self) -> None:
         self.processes.freeze_one(self._random.uniform(0.5, 40.0))
-
-    def _instant_is_over(self) -> None:
-        self.checkers.instant_is_over()
 
     def _restore(self) -> None:
         self._restore_to(None)
