@@ -238,7 +238,7 @@ def _pins(requirement: Requirement) -> bool:
 EVERYTHING = Selector()
 NOTHING = Selector(selects_nothing=True)
 
-_API_OPERATORS = {
+API_OPERATORS = {
     "In": Operator.IN,
     "NotIn": Operator.NOT_IN,
     "Exists": Operator.EXISTS,
@@ -276,7 +276,7 @@ def _built(
 ) -> Selector:
     requirements = [new_requirement(key, Operator.EQUALS, (value,)) for key, value in labels]
     for key, written, values in expressions:
-        operator = _API_OPERATORS.get(written)
+        operator = API_OPERATORS.get(written)
         if operator is None:
             raise SelectorError(f'"{written}" is not a valid label selector operator')
         requirements.append(new_requirement(key, operator, values or None))

@@ -6,11 +6,11 @@ Field selectors support only the fields that Kubernetes offers for a kind, and r
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from kubesched.api import field_selectors
 from kubesched.api import selectors as label_selectors
-from kubesched.api.selectors import SelectorError
+from kubesched.api.selectors import API_OPERATORS, Requirement, SelectorError
 from kubesched.base.errors import BadRequest
 from kubesched.playground.apimachinery.catalog import ResourceInfo
 from kubesched.playground.apimachinery.objects import Json, JsonObject, value_at
@@ -67,24 +67,14 @@ def selector_matches(selector: Json, labels: Mapping[str, str]) -> bool:
     for key, value in (selector.get("matchLabels") or {}).items():
         if labels.get(key) != value:
             return False
-    return all(
-        _expression_matches(match_expression, labels)
-        for match_expression in selector.get("matchExpressions") or ()
-    )
-
-
-def _expression_matches(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    key, operator = expression.get("key", ""), expression.get("operator")
-    values = expression.get("values") or ()
-    if operator == "In":
-        return key in labels and labels[key] in values
-    if operator == "NotIn":
-        return key not in labels or labels[key] not in values
-    if operator == "Exists":
-        return key in labels
-    if operator == "DoesNotExist":
-        return key not in labels
-    return False
+    for each in selector.get("matchExpressions") or ():
+        operator = API_OPERATORS.get(each.get("operator"))
+        requirement = operator and Requirement(
+            each.get("key", ""), operator, each.get("values") or ()
+        )
+        if requirement is None or not requirement.matches(labels):
+            return False
+    return True
 
 
 def _field_reader(resource: ResourceInfo, field: str) -> FieldReader:

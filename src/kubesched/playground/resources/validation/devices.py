@@ -6,12 +6,11 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kubesched.api.field_errors import (
     duplicate,
     invalid,
-    not_supported,
     required,
     too_long,
     too_many,
@@ -24,14 +23,14 @@ from kubesched.api.names import (
 )
 from kubesched.api.resource_v1 import MAX_SELECTORS
 from kubesched.playground.apimachinery.objects import Json, JsonObject
-from kubesched.playground.apimachinery.validation import Problems, one_of, refused
+from kubesched.playground.apimachinery.validation import Problems, numbered, one_of, refused
 from kubesched.plugins.dynamic_resources.structured.selectors import (
     compile_selector,
     device_environment,
 )
 
 MAX_CONFIGS = 32
-MAX_TOLERATIONS = 16
+_MAX_TOLERATIONS = 16
 _MAX_BINDING_CONDITIONS = 4
 _MAX_DRIVER_NAME = 63
 _MAX_POOL_NAME = 253
@@ -51,50 +50,50 @@ T = TypeVar("T")
 Rule = Callable[[T, str], Problems]
 
 
-# -- lists ----------------------------------------------------------------------------------------
+# -- fields and lists -----------------------------------------------------------------------------
 
 
-def items(entries: Sequence[T] | None, limit: int, rule: Rule[T], path: str) -> Problems:
-    """Problems of a bounded list; the items of a list that is too long are not checked."""
-    entries = entries or ()
-    if len(entries) > limit:
-        return [too_many(path, len(entries), limit)]
-    return [
-        problem
-        for index, entry in enumerate(entries)
-        for problem in rule(entry, f"{path}[{index}]")
-    ]
+def fields(entry: JsonObject | None, path: str, **rules: Rule[Any]) -> Problems:
+    """Problems of fields, in this order; one that is not there is empty."""
+    for name, rule in rules.items():
+        yield from rule((entry or {}).get(name) or "", f"{path}.{name}")
 
 
-def distinct_items(
-    entries: Sequence[T] | None,
-    limit: int,
-    rule: Rule[T],
-    key: Callable[[T], Json],
-    path: str,
-) -> Problems:
-    """Like `items`, for entries with unique keys."""
-    yield from items(entries, limit, rule, path)
-    entries = entries or ()
-    if len(entries) > limit:
-        return
-    seen = set()
-    for index, entry in enumerate(entries):
-        value = key(entry)
-        if value in seen:
-            yield duplicate(f"{path}[{index}]", value)
-        seen.add(value)
+def items(limit: int, rule: Rule[T], key: Callable[[T], Json] | None = None) -> Rule[Sequence[T]]:
+    """The rule of a bounded list, whose keys are unique. Nothing else is told if it is too long."""
+
+    def problems(entries: Sequence[T], path: str) -> Problems:
+        if len(entries) > limit:
+            yield too_many(path, len(entries), limit)
+            return
+        for here, entry in numbered(entries, path):
+            yield from rule(entry, here)
+        keys = [key(entry) for entry in entries] if key is not None else []
+        for index, value in enumerate(keys):
+            if value in keys[:index]:
+                yield duplicate(f"{path}[{index}]", value)
+
+    return problems
+
+
+def chosen(*supported: str) -> Rule[str]:
+    """The rule of a text that must be one of these."""
+    return lambda value, path: one_of(value, supported, path) if value else [required(path)]
 
 
 # -- names ----------------------------------------------------------------------------------------
 
 
 def dns_label(value: str, path: str) -> Problems:
-    return [invalid(path, value, text) for text in dns_1123_label_problems(value)]
+    return refused(path, value, dns_1123_label_problems(value))
 
 
 def label_name(value: str, path: str) -> Problems:
-    return [invalid(path, value, text) for text in label_key_problems(value)]
+    return refused(path, value, label_key_problems(value))
+
+
+def _label_value(value: str, path: str) -> Problems:
+    return refused(path, value, label_value_problems(value))
 
 
 def driver_name(value: str, path: str) -> Problems:
@@ -152,10 +151,6 @@ def _identifier(value: str, path: str) -> Problems:
 # -- selectors and configuration ------------------------------------------------------------------
 
 
-def selectors(entries: Sequence[JsonObject] | None, path: str) -> Problems:
-    return items(entries, MAX_SELECTORS, _selector, path)
-
-
 def _selector(selector: JsonObject, path: str) -> Problems:
     cel = selector.get("cel")
     if cel is None:
@@ -166,6 +161,9 @@ def _selector(selector: JsonObject, path: str) -> Problems:
         return [too_long(path, _MAX_EXPRESSION)]
     problem = compile_problem(expression)
     return [invalid(path, expression, problem)] if problem else []
+
+
+selectors = items(MAX_SELECTORS, _selector)
 
 
 @lru_cache(maxsize=4096)
@@ -202,17 +200,7 @@ def raw_object(value: Json, path: str) -> Problems:
 
 
 def device_taint(taint: JsonObject, path: str) -> Problems:
-    yield from label_name(taint.get("key", ""), f"{path}.key")
-    value, effect = taint.get("value", ""), taint.get("effect", "")
-    yield from refused(f"{path}.value", value, label_value_problems(value))
-    if not effect:
-        yield required(f"{path}.effect")
-        return
-    yield from one_of(effect, _EFFECTS, f"{path}.effect")
-
-
-def device_tolerations(entries: Sequence[JsonObject] | None, path: str) -> Problems:
-    return items(entries, MAX_TOLERATIONS, _toleration, path)
+    yield from fields(taint, path, key=label_name, value=_label_value, effect=chosen(*_EFFECTS))
 
 
 def _toleration(toleration: JsonObject, path: str) -> Problems:
@@ -224,13 +212,14 @@ def _toleration(toleration: JsonObject, path: str) -> Problems:
         if value:
             yield invalid(f"{path}.value", value, "must be empty for operator `Exists`")
     elif operator == "Equal":
-        yield from refused(f"{path}.value", value, label_value_problems(value))
-    elif not operator:
-        yield required(f"{path}.operator")
+        yield from _label_value(value, f"{path}.value")
     else:
-        yield not_supported(f"{path}.operator", operator, _OPERATORS)
+        yield from chosen(*_OPERATORS)(operator, f"{path}.operator")
     if effect:
         yield from one_of(effect, _EFFECTS, f"{path}.effect")
+
+
+device_tolerations = items(_MAX_TOLERATIONS, _toleration)
 
 
 def binding_conditions(device: JsonObject, path: str) -> Problems:
@@ -238,8 +227,10 @@ def binding_conditions(device: JsonObject, path: str) -> Problems:
     wanted: list[str] = device.get("bindingConditions") or []
     failures: list[str] = device.get("bindingFailureConditions") or []
     at_wanted, at_failures = f"{path}.bindingConditions", f"{path}.bindingFailureConditions"
-    yield from items(wanted, _MAX_BINDING_CONDITIONS, label_name, at_wanted)
-    yield from items(failures, _MAX_BINDING_CONDITIONS, label_name, at_failures)
+    conditions = items(_MAX_BINDING_CONDITIONS, label_name)
+    yield from fields(
+        device, path, bindingConditions=conditions, bindingFailureConditions=conditions
+    )
     yield from (
         duplicate(f"{at_wanted}[{index}]", condition)
         for index, condition in enumerate(wanted)

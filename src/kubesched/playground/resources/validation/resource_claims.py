@@ -18,10 +18,10 @@ from kubesched.api.resource_v1 import (
 from kubesched.playground.apimachinery.objects import JsonObject
 from kubesched.playground.apimachinery.validation import Problems, needed, one_of, unchanged
 from kubesched.playground.resources.validation import devices
+from kubesched.playground.resources.validation.devices import dns_label, fields, items
 from kubesched.playground.resources.validation.scheduling import node_selector
 
 _MODES = ("All", "ExactCount")
-_SOURCES = ("FromClaim", "FromClass")
 _ONE_REQUEST_TYPE = "exactly one of `exactly` or `firstAvailable` is required"
 _NO_SUCH_REQUEST = (
     "must be the name of a request in the claim or the name of a request and a subrequest"
@@ -63,10 +63,8 @@ def validate_resource_claim_template(obj: JsonObject) -> Problems:
 
 def validate_device_class(obj: JsonObject) -> Problems:
     spec = obj.get("spec") or {}
-    yield from devices.selectors(spec.get("selectors"), "spec.selectors")
-    yield from devices.items(
-        spec.get("config"), MAX_CONFIGS, devices.device_configuration, "spec.config"
-    )
+    configs = items(MAX_CONFIGS, devices.device_configuration)
+    yield from fields(spec, "spec", selectors=devices.selectors, config=configs)
     name = spec.get("extendedResourceName")
     if name is not None and not _is_extended_resource(name):
         detail = "must be a valid extended resource name"
@@ -84,20 +82,13 @@ def _is_extended_resource(name: str) -> bool:
 
 
 def _claim_spec(spec: JsonObject, path: str) -> Problems:
-    claim = spec.get("devices") or {}
-    path = f"{path}.devices"
     names = _request_names(spec)
-    yield from devices.distinct_items(
-        claim.get("requests"), MAX_ALLOCATION_RESULTS, _request, _name, f"{path}.requests"
-    )
-    yield from devices.items(
-        claim.get("constraints"),
-        MAX_CONSTRAINTS,
-        partial(_constraint, names),
-        f"{path}.constraints",
-    )
-    yield from devices.items(
-        claim.get("config"), MAX_CONFIGS, partial(_configuration, names), f"{path}.config"
+    return fields(
+        spec.get("devices"),
+        f"{path}.devices",
+        requests=items(MAX_ALLOCATION_RESULTS, _request, _name),
+        constraints=items(MAX_CONSTRAINTS, partial(_constraint, names)),
+        config=items(MAX_CONFIGS, partial(_configuration, names)),
     )
 
 
@@ -116,7 +107,7 @@ def _name(entry: JsonObject) -> str:
 
 
 def _request(request: JsonObject, path: str) -> Problems:
-    yield from devices.dns_label(_name(request), f"{path}.name")
+    yield from fields(request, path, name=dns_label)
     exactly, alternatives = request.get("exactly"), request.get("firstAvailable")
     if exactly is None and not alternatives:
         yield required(path, _ONE_REQUEST_TYPE)
@@ -126,20 +117,17 @@ def _request(request: JsonObject, path: str) -> Problems:
     elif exactly is not None:
         yield from _wanted_devices(exactly, f"{path}.exactly")
     else:
-        yield from devices.distinct_items(
-            alternatives, MAX_FIRST_AVAILABLE, _alternative, _name, f"{path}.firstAvailable"
-        )
+        listed = items(MAX_FIRST_AVAILABLE, _alternative, _name)
+        yield from fields(request, path, firstAvailable=listed)
 
 
 def _alternative(request: JsonObject, path: str) -> Problems:
-    yield from devices.dns_label(_name(request), f"{path}.name")
+    yield from fields(request, path, name=dns_label)
     yield from _wanted_devices(request, path)
 
 
 def _wanted_devices(request: JsonObject, path: str) -> Problems:
-    class_name = request.get("deviceClassName", "")
-    yield from needed(f"{path}.deviceClassName", class_name, dns_1123_subdomain_problems)
-    yield from devices.selectors(request.get("selectors"), f"{path}.selectors")
+    yield from fields(request, path, deviceClassName=_class_name, selectors=devices.selectors)
     mode, count = request.get("allocationMode", ""), request.get("count") or 0
     if mode == "All" and count:
         detail = "must not be specified when allocationMode is 'All'"
@@ -147,11 +135,15 @@ def _wanted_devices(request: JsonObject, path: str) -> Problems:
     elif mode == "ExactCount" and count <= 0:
         yield invalid(f"{path}.count", count, "must be greater than zero")
     yield from one_of(mode, _MODES, f"{path}.allocationMode")
-    yield from devices.device_tolerations(request.get("tolerations"), f"{path}.tolerations")
+    yield from fields(request, path, tolerations=devices.device_tolerations)
+
+
+def _class_name(value: str, path: str) -> Problems:
+    return needed(path, value, dns_1123_subdomain_problems)
 
 
 def _constraint(names: RequestNames, constraint: JsonObject, path: str) -> Problems:
-    yield from _request_references(names, constraint.get("requests"), f"{path}.requests")
+    yield from fields(constraint, path, requests=_references(names))
     for field in ("matchAttribute", "distinctAttribute"):
         if constraint.get(field) is not None:
             yield from devices.fully_qualified_name(constraint[field], f"{path}.{field}")
@@ -160,16 +152,12 @@ def _constraint(names: RequestNames, constraint: JsonObject, path: str) -> Probl
 
 
 def _configuration(names: RequestNames, config: JsonObject, path: str) -> Problems:
-    yield from _request_references(names, config.get("requests"), f"{path}.requests")
+    yield from fields(config, path, requests=_references(names))
     yield from devices.device_configuration(config, path)
 
 
-def _request_references(
-    names: RequestNames, references: Sequence[str] | None, path: str
-) -> Problems:
-    return devices.distinct_items(
-        references, MAX_ALLOCATION_RESULTS, partial(_reference, names), str, path
-    )
+def _references(names: RequestNames) -> devices.Rule[Sequence[str]]:
+    return items(MAX_ALLOCATION_RESULTS, partial(_reference, names), str)
 
 
 def _reference(names: RequestNames, reference: str, path: str) -> Problems:
@@ -177,9 +165,8 @@ def _reference(names: RequestNames, reference: str, path: str) -> Problems:
     if len(alternatives) > 1:
         yield invalid(path, reference, _NO_SUCH_REQUEST)
         return
-    yield from devices.dns_label(request, path)
-    for name in alternatives:
-        yield from devices.dns_label(name, path)
+    for name in (request, *alternatives):
+        yield from dns_label(name, path)
     if request not in names or not names[request].issuperset(alternatives):
         yield invalid(path, reference, _NO_SUCH_REQUEST)
 
@@ -190,17 +177,13 @@ def _reference(names: RequestNames, reference: str, path: str) -> Problems:
 def validate_resource_claim_status(new: JsonObject, old: JsonObject) -> Problems:
     status, before = new.get("status") or {}, old.get("status") or {}
     consumers = status.get("reservedFor")
-    yield from devices.distinct_items(
-        consumers,
-        MAX_RESERVED_FOR,
-        _consumer,
-        lambda consumer: consumer.get("uid", ""),
-        "status.reservedFor",
-    )
     allocation, allocated_before = status.get("allocation"), before.get("allocation")
     allocated = set(allocated_devices(allocation))
-    yield from devices.items(
-        status.get("devices"), 10_000, partial(_device_status, allocated), "status.devices"
+    yield from fields(
+        status,
+        "status",
+        reservedFor=items(MAX_RESERVED_FOR, _consumer, lambda each: each.get("uid", "")),
+        devices=items(10_000, partial(_device_status, allocated)),
     )
     if consumers and allocation is None:
         detail = "may not be specified when `allocated` is not set"
@@ -259,9 +242,8 @@ def _device_status(allocated: set[DeviceKey], status: JsonObject, path: str) -> 
 
 
 def _device_identity(entry: JsonObject, path: str) -> Problems:
-    yield from devices.driver_name(entry.get("driver", ""), f"{path}.driver")
-    yield from devices.pool_name(entry.get("pool", ""), f"{path}.pool")
-    yield from devices.dns_label(entry.get("device", ""), f"{path}.device")
+    driver, pool = devices.driver_name, devices.pool_name
+    yield from fields(entry, path, driver=driver, pool=pool, device=dns_label)
     share = entry.get("shareID")
     if share is not None and not _is_normalized_uid(share):
         yield invalid(f"{path}.shareID", share, _NORMALIZED_UID)
@@ -275,33 +257,23 @@ def _is_normalized_uid(value: str) -> bool:
 
 
 def _allocation(names: RequestNames, allocation: JsonObject, path: str) -> Problems:
-    given = allocation.get("devices") or {}
-    yield from devices.items(
-        given.get("results"),
-        MAX_ALLOCATION_RESULTS,
-        partial(_result, names),
-        f"{path}.devices.results",
-    )
-    yield from devices.items(
-        given.get("config"),
-        2 * MAX_CONFIGS,  # the class's and the claim's
-        partial(_allocated_configuration, names),
-        f"{path}.devices.config",
+    yield from fields(
+        allocation.get("devices"),
+        f"{path}.devices",
+        results=items(MAX_ALLOCATION_RESULTS, partial(_result, names)),
+        # The class's and the claim's.
+        config=items(2 * MAX_CONFIGS, partial(_allocated_configuration, names)),
     )
     if allocation.get("nodeSelector") is not None:
         yield from node_selector(allocation["nodeSelector"], f"{path}.nodeSelector")
 
 
 def _result(names: RequestNames, result: JsonObject, path: str) -> Problems:
-    yield from _reference(names, result.get("request", ""), f"{path}.request")
+    yield from fields(result, path, request=partial(_reference, names))
     yield from _device_identity(result, path)
     yield from devices.binding_conditions(result, path)
 
 
 def _allocated_configuration(names: RequestNames, config: JsonObject, path: str) -> Problems:
-    source = config.get("source", "")
-    if source:
-        yield from one_of(source, _SOURCES, f"{path}.source")
-    else:
-        yield required(f"{path}.source")
+    yield from fields(config, path, source=devices.chosen("FromClaim", "FromClass"))
     yield from _configuration(names, config, path)

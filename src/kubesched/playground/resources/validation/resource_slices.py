@@ -12,6 +12,7 @@ from kubesched.api.names import dns_1123_label_problems, dns_1123_subdomain_prob
 from kubesched.playground.apimachinery.objects import Json, JsonObject
 from kubesched.playground.apimachinery.validation import IS_NEGATIVE, Problems, needed, refused
 from kubesched.playground.resources.validation import devices
+from kubesched.playground.resources.validation.devices import dns_label, fields, items
 from kubesched.playground.resources.validation.scheduling import node_selector
 
 _MAX_DEVICES = 128
@@ -54,43 +55,27 @@ _SEMVER = re.compile(
 def validate_resource_slice(obj: JsonObject, *, checks_steps: bool = True) -> Problems:
     """`checks_steps` is the rule for the steps of valid ranges since 1.37."""
     spec = obj.get("spec") or {}
-    yield from devices.driver_name(spec.get("driver", ""), "spec.driver")
-    yield from _pool(spec.get("pool") or {}, "spec.pool")
+    yield from fields(spec, "spec", driver=devices.driver_name, pool=_pool)
     yield from _node_selection(spec, "spec")
     if spec.get("sharedCounters") is not None and spec.get("devices") is not None:
         detail = "only one of `sharedCounters` or `devices` is allowed"
         yield invalid("spec", "", detail)
-    per_device = bool(spec.get("perDeviceNodeSelection"))
-    yield from devices.distinct_items(
-        spec.get("devices"),
-        device_limit(spec),
-        partial(_device, per_device, checks_steps),
-        lambda device: device.get("name", ""),
-        "spec.devices",
-    )
-    yield from devices.distinct_items(
-        spec.get("sharedCounters"),
-        _MAX_COUNTER_SETS,
-        partial(_counters, "name"),
-        lambda counters: counters.get("name", ""),
-        "spec.sharedCounters",
+    device = partial(_device, bool(spec.get("perDeviceNodeSelection")), checks_steps)
+    counters = partial(_counters, "name")
+    yield from fields(
+        spec,
+        "spec",
+        devices=items(device_limit(spec), device, lambda each: each.get("name", "")),
+        sharedCounters=items(_MAX_COUNTER_SETS, counters, lambda each: each.get("name", "")),
     )
 
 
 def validate_device_taint_rule(obj: JsonObject) -> Problems:
     spec = obj.get("spec") or {}
-    selector, path = spec.get("deviceSelector") or {}, "spec.deviceSelector"
-    rules = {
-        "driver": devices.driver_name,
-        "pool": devices.pool_name,
-        "device": devices.dns_label,
-    }
-    yield from (
-        problem
-        for name, rule in rules.items()
-        if name in selector
-        for problem in rule(selector[name], f"{path}.{name}")
-    )
+    selector = spec.get("deviceSelector") or {}
+    rules = {"driver": devices.driver_name, "pool": devices.pool_name, "device": dns_label}
+    given = {name: rule for name, rule in rules.items() if name in selector}
+    yield from fields(selector, "spec.deviceSelector", **given)
     yield from devices.device_taint(spec.get("taint") or {}, "spec.taint")
 
 
@@ -100,8 +85,9 @@ def validate_device_taint_rule_status(obj: JsonObject) -> Problems:
         yield too_many("status.conditions", len(conditions), _MAX_CONDITIONS)
 
 
-def _pool(pool: JsonObject, path: str) -> Problems:
-    yield from devices.pool_name(pool.get("name", ""), f"{path}.name")
+def _pool(given: JsonObject | None, path: str) -> Problems:
+    pool = given or {}
+    yield from fields(pool, path, name=devices.pool_name)
     count, generation = pool.get("resourceSliceCount") or 0, pool.get("generation") or 0
     if count <= 0:
         yield invalid(f"{path}.resourceSliceCount", count, "must be greater than zero")
@@ -163,7 +149,7 @@ def device_limit(spec: JsonObject) -> int:
 
 
 def _device(per_device: bool, checks_steps: bool, device: JsonObject, path: str) -> Problems:
-    yield from devices.dns_label(device.get("name", ""), f"{path}.name")
+    yield from fields(device, path, name=dns_label)
     attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
     if len(attributes) + len(capacity) > _MAX_PROPERTIES:
         detail = f"the total number of attributes and capacities must not exceed {_MAX_PROPERTIES}"
@@ -180,15 +166,14 @@ def _device(per_device: bool, checks_steps: bool, device: JsonObject, path: str)
         yield from devices.qualified_name(name, f"{path}.capacity")
         here = f"{path}.capacity[{_shown_key(name)}]"
         yield from _capacity(amount, is_shared, here, checks_steps=checks_steps)
-    yield from devices.items(
-        device.get("taints"), _MAX_TAINTS, devices.device_taint, f"{path}.taints"
-    )
-    yield from devices.distinct_items(
-        device.get("consumesCounters"),
-        _MAX_COUNTER_CONSUMPTIONS,
-        partial(_counters, "counterSet"),
-        lambda consumption: consumption.get("counterSet", ""),
-        f"{path}.consumesCounters",
+    used = partial(_counters, "counterSet")
+    yield from fields(
+        device,
+        path,
+        taints=items(_MAX_TAINTS, devices.device_taint),
+        consumesCounters=items(
+            _MAX_COUNTER_CONSUMPTIONS, used, lambda each: each.get("counterSet", "")
+        ),
     )
     yield from _device_node_selection(per_device, device, path)
     yield from devices.binding_conditions(device, path)
@@ -258,7 +243,7 @@ def _counters(name_field: str, entry: JsonObject, path: str) -> Problems:
         yield too_many(f"{path}.counters", len(counters), _MAX_COUNTERS)
         return
     for counter in counters:
-        yield from devices.dns_label(counter, f"{path}.counters")
+        yield from dns_label(counter, f"{path}.counters")
 
 
 # -- capacities -----------------------------------------------------------------------------------
@@ -307,9 +292,8 @@ def _valid_values(default: Json, total: Json, values: list[Json], path: str) -> 
         detail = f"option is larger than capacity value: {quantity.canonical(total)}"
         return [invalid(path, quantity.canonical(value), detail)]
 
-    yield from devices.distinct_items(
-        values, _MAX_VALID_VALUES, option, lambda value: str(quantity.value(value)), path
-    )
+    listed = items(_MAX_VALID_VALUES, option, lambda value: str(quantity.value(value)))
+    yield from listed(values, path)
     if quantity.nanos(default) not in amounts:
         detail = "default value is not valid according to the requestPolicy"
         yield invalid(path, quantity.canonical(default), detail)
