@@ -85,8 +85,8 @@ DROPPED = (ast.Expr, ast.Assign, ast.AugAssign, ast.Delete)
 TYPE_CHECKS = {"isinstance", "issubclass", "hasattr"}
 """Their swapped arguments only raise, as a local variable does that is never assigned."""
 BOUNDARIES = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
-FILES = 20
-"""Test modules that are looked at for a mutant: six miss half of what more would notice."""
+BATCH = 10
+"""Test modules that one process traces; if it breaks, none of them is used."""
 UNIT_CPU_S, TEST_CPU_S, SEED_CPU_S = 40, 15, 15
 """CPU time of a mutant's unit tests, and of one test or seed before it counts as hanging."""
 MEMORY_BYTES = 6 << 30
@@ -389,7 +389,7 @@ class Lines(defaultdict[str, set[int]]):
         return self.cpu_s, {path: sorted(lines) for path, lines in self.items() if lines}
 
 
-class _Tracer(_Limits):
+class _Tracer:
     """The lines that each test module executes, and the modules that fail."""
 
     def __init__(self, mutants: Sequence[MechanicalMutant]) -> None:
@@ -421,26 +421,12 @@ def _fails(tests: list[str]) -> bool:
     return any(run_tests(part) for part in (tests[:3], tests[3:]) if part)
 
 
-def tests_of(path: str) -> list[str]:
-    """The test modules that may notice a changed module, those that are most about it first."""
-    module, dotted = Path(path).with_suffix(""), _module(path)
-    ranked = []
-    for test, text in _test_modules().items():
-        named = len(_words(module) & _words(test.relative_to(UNIT_TESTS).with_suffix("")))
-        if dotted in text or (UNIT_TESTS / module.parts[0]) in test.parents:
-            is_own = test.stem == f"test_{module.name}"
-            ranked.append((not is_own, dotted not in text, -named, len(text), test))
-    return [str(entry[-1].relative_to(ROOT)) for entry in sorted(ranked)[:FILES]]
-
-
 @cache
-def _test_modules() -> dict[Path, str]:
-    return {path: path.read_text() for path in UNIT_TESTS.rglob("test_*.py")}
-
-
-def _words(path: Path) -> set[str]:
-    """The words of a path, without its first part; in the singular."""
-    return {word.removesuffix("s") for part in path.parts[1:] for word in part.split("_")}
+def unit_tests() -> list[str]:
+    """The test modules of the packages that mutants are drawn from."""
+    packages = {Path(part).parts[0] for _weight, parts in AREAS.values() for part in parts}
+    found = (path for it in sorted(packages) for path in (UNIT_TESTS / it).rglob("test_*.py"))
+    return [str(path.relative_to(ROOT)) for path in sorted(found)]
 
 
 class Reach:
@@ -465,13 +451,12 @@ class Reach:
 
     def tests_of(self, chosen: MechanicalMutant) -> list[str]:
         """Test modules that execute the changed line, those that take the least time first."""
-        candidates = tests_of(chosen.path)
-        new = [test for test in candidates if test not in self.known]
-        if new:
-            _code, reached = in_child(lambda: self._of_tests(new), 60 * len(new))
-            for test in new:
+        new = [test for test in unit_tests() if test not in self.known]
+        for batch in (new[at : at + BATCH] for at in range(0, len(new), BATCH)):
+            _code, reached = in_child(partial(self._of_tests, batch), 60 * BATCH)
+            for test in batch:
                 self._keep(test, (reached or {}).get(test))
-        return self._reaching(chosen, candidates)
+        return self._reaching(chosen, unit_tests())
 
     def _reaching(self, chosen: MechanicalMutant, among: Iterable[T]) -> list[T]:
         first, last = chosen.lines

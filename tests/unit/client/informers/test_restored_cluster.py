@@ -542,6 +542,25 @@ async def test_change_before_the_revision_reached_shows_the_restore(shared, stor
 
 
 @virtual
+async def test_change_between_the_newest_one_and_a_bookmark_shows_the_restore(
+    shared, story, make_clock
+):
+    """After the bookmark such a change would have been known."""
+    async with following(shared, story, make_clock):
+        shared.update("kept")
+        await asyncio.sleep(1)
+        backup = shared.backup()
+        shared.revision += 100
+        shared.send_bookmarks()
+        await asyncio.sleep(1)
+        shared.restore(backup)
+        shared.create("unseen")
+        shared.revision += 200
+        await asyncio.sleep(RECONNECT_S)
+        assert story.known == shared.pods
+
+
+@virtual
 async def test_object_that_was_gone_before_the_list_is_no_restore(shared, story, make_clock):
     shared.create("brief")
     shared.delete("brief")

@@ -178,6 +178,16 @@ def test_a_reservation_is_removed_if_no_member_runs():
         assert NV not in world.group_says("g")[2], "preemption is not asked"
 
 
+def test_the_reservation_of_another_group_stays():
+    other = reference("h", "uid-h")
+    with Claims(1, claims=[allocated("n1", [other])], gates=GATE) as world:
+        world.group("g", 2, resourceClaims=[ENTRY])
+        world.pods("g", "p1", "p2", resourceClaims=[ENTRY])
+        world.settle()
+        assert world.users() == [("scheduling.k8s.io", "podgroups", "h", "uid-h")]
+        assert "unreserved" not in world.group_says("g")[2]
+
+
 def test_a_group_that_runs_keeps_its_reservation():
     with Claims(1, gates=GATE) as world:
         world.group("g", 1, resourceClaims=[ENTRY])
