@@ -33,6 +33,7 @@ FIRST_POD_REVISION = 1_000_000
 STREAM_HEAD = (
     b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 )
+LIST_ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
 EVENT_ANSWER = (
     b"HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
 )
@@ -116,31 +117,33 @@ class NullServer:
             },
         }
         self.bookmark = chunk(encode(bookmark) + b"\n")
-        self.nodes = b"".join(chunk(self._node(index)) for index in range(nodes)) + self.bookmark
-        listed = {"kind": "List", "apiVersion": "v1", "items": []}
-        body = encode({**listed, "metadata": {"resourceVersion": str(FIRST_POD_REVISION)}})
-        self.empty_list = (
-            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
-            % (
-                len(body),
-                body,
-            )
-        )
+        made_nodes = [self._node(index) for index in range(nodes)]
+        events = (encode({"type": "ADDED", "object": made}) + b"\n" for made in made_nodes)
+        self.nodes = b"".join(map(chunk, events)) + self.bookmark
+        self.empty_list = self._list([])
+        # A reflector whose watch is quiet reads the newest object that it knows.
+        self.newest_node = self._list(made_nodes[-1:])
         made = encode({"kind": "Event", "metadata": {"managedFields": managed_fields()}})
         self.event_answer = EVENT_ANSWER % (len(made), made)
 
     @staticmethod
-    def _node(index: int) -> bytes:
+    def _node(index: int) -> dict[str, Any]:
         made = node(index)
         made["metadata"] |= {"uid": f"node-uid-{index}", "resourceVersion": str(index + 1)}
-        return encode({"type": "ADDED", "object": made}) + b"\n"
+        return made
+
+    @staticmethod
+    def _list(items: list[dict[str, Any]]) -> bytes:
+        metadata = {"resourceVersion": str(FIRST_POD_REVISION)}
+        body = encode({"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": items})
+        return LIST_ANSWER % (len(body), body)
 
     def get(self, connection: Connection, target: bytes) -> None:
+        path = target.partition(b"?")[0]
         if b"watch=true" not in target:
-            connection.write(self.empty_list)
+            connection.write(self.newest_node if path == b"/api/v1/nodes" else self.empty_list)
             return
         connection.write(STREAM_HEAD)
-        path = target.partition(b"?")[0]
         if b"sendInitialEvents=true" in target:
             connection.write(self.nodes if path == b"/api/v1/nodes" else self.bookmark)
         if path == b"/api/v1/pods":
