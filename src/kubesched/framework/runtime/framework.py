@@ -132,7 +132,8 @@ class Framework:
         now = self.now()
         seconds = now - started
         # Inlined from `observe`: this runs nine times for every pod.
-        durations.counts[bisect_left(durations.bounds, seconds)] += 1
+        bounds = durations.bounds
+        durations.counts[0 if seconds <= bounds[0] else bisect_left(bounds, seconds)] += 1
         durations.sum += seconds
         self._steps[point] = seconds
         return now
