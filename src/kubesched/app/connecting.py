@@ -11,7 +11,7 @@ from kubesched.api.protobuf import CONTENT_TYPE as PROTOBUF
 from kubesched.base.clock import Clock, SystemClock
 from kubesched.base.rate_limit import TokenBucket
 from kubesched.client.events import EventBroadcaster, EventRecorder
-from kubesched.client.metrics import ClientMetrics, MeasuredBucket, MeasuredTransport
+from kubesched.client.metrics import ClientMetrics, HostMetrics
 from kubesched.client.pool import HttpTransport, PoolSettings
 from kubesched.client.rest import RestClient, user_agent
 from kubesched.client.transport import DEFAULT_DEADLINE_S, ConnectionConfig, Transport
@@ -116,22 +116,18 @@ def connections_to(
     """
     clock = clock or SystemClock()
     host = f"{connection.host}:{connection.port}"
-    transport: Transport = HttpTransport(connection)
-    lock_settings = PoolSettings(max_connections=LOCK_CONNECTIONS)
-    lock_transport: Transport = HttpTransport(lock_connection or connection, settings=lock_settings)
-
-    def make_limiter() -> TokenBucket:
-        if metrics is None:
-            return TokenBucket(qps, burst, clock=clock)
-        return MeasuredBucket(qps, burst, clock=clock, waits=metrics.waits(host))
-
-    if metrics is not None:
-        transport = MeasuredTransport(transport, host, metrics)
-        lock_transport = MeasuredTransport(lock_transport, host, metrics)
+    measured = None if metrics is None else HostMetrics(host, metrics)
+    waits = None if measured is None else measured.waits
+    transport = HttpTransport(connection, metrics=measured)
+    lock_transport = HttpTransport(
+        lock_connection or connection,
+        settings=PoolSettings(max_connections=LOCK_CONNECTIONS),
+        metrics=measured,
+    )
     return Connections(
         transport,
         lock_transport,
-        make_limiter,
+        lambda: TokenBucket(qps, burst, clock=clock, waits=waits),
         clock=clock,
         random=random or Random(),
         host_name=platform.node(),

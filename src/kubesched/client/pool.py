@@ -37,6 +37,7 @@ from kubesched.base.logs import get_logger
 from kubesched.client.connection import ConnectionLimits, HttpConnection
 from kubesched.client.dialer import Dialer
 from kubesched.client.exchange import BufferedResponse, Exchange, Outcome, StreamingResponse
+from kubesched.client.metrics import HostMetrics
 from kubesched.client.transport import (
     NOT_LEADING,
     ConnectionConfig,
@@ -84,8 +85,10 @@ class HttpTransport:
         *,
         settings: PoolSettings | None = None,
         environ: Mapping[str, str] = os.environ,
+        metrics: HostMetrics | None = None,
     ) -> None:
         self._config = config
+        self._metrics = metrics
         self._credentials = config.credentials
         self._settings = settings or PoolSettings()
         self._dialer = Dialer(config, connect_s=self._settings.connect_s, environ=environ)
@@ -115,6 +118,22 @@ class HttpTransport:
     # Requests.
 
     async def request(self, request: Request) -> Response:
+        metrics = self._metrics
+        if metrics is None:
+            return await self._request(request)
+        began = metrics.now()
+        try:
+            response = await self._request(request)
+        except TransportError:
+            metrics.answered(request, began, 0, None)
+            raise
+        size = None
+        if isinstance(response, BufferedResponse) and not request.stream:
+            size = len(response.body)
+        metrics.answered(request, began, response.status, size)
+        return response
+
+    async def _request(self, request: Request) -> Response:
         loop = asyncio.get_running_loop()
         deadline_at = loop.time() + request.deadline_s
         headers = await self._current_headers()
@@ -214,7 +233,7 @@ class HttpTransport:
             self._on_idle(connection)
             return None
         deadline_at = now + request.deadline_s
-        started = _Started(self, connection, done)
+        started = _Started(self, connection, request, done)
         started.exchange = connection.send(
             request, self._encode(request), deadline_at, deadline_at, started.answered
         )
@@ -419,17 +438,20 @@ class HttpTransport:
 class _Started:
     """A request that was started."""
 
-    __slots__ = ("_connection", "_done", "_transport", "exchange")
+    __slots__ = ("_began", "_connection", "_done", "_request", "_transport", "exchange")
 
     def __init__(
         self,
         transport: HttpTransport,
         connection: HttpConnection,
+        request: Request,
         done: Callable[[Response | TransportError | None], None],
     ) -> None:
         self._transport = transport
         self._connection = connection
+        self._request = request
         self._done: Callable[[Response | TransportError | None], None] | None = done
+        self._began = 0.0 if transport._metrics is None else transport._metrics.now()
         self.exchange: Exchange
 
     def give_up(self) -> None:
@@ -454,14 +476,23 @@ class _Started:
         del self.exchange
         if done is None:
             return  # cancelled meanwhile
+        metrics = self._transport._metrics
         if isinstance(outcome, BufferedResponse):
-            # A server that responds 401 did nothing.
-            done(None if outcome.status == UNAUTHORIZED else outcome)
-        else:
-            assert not isinstance(outcome, StreamingResponse), "no stream was asked for"
-            # Not sent: the server had closed the kept-alive connection.
-            is_stale = isinstance(outcome, StreamEnded) and not outcome.sent
-            done(None if is_stale else outcome)
+            if outcome.status == UNAUTHORIZED:
+                done(None)  # the server did nothing
+                return
+            if metrics is not None:
+                size = len(outcome.body)
+                metrics.answered(self._request, self._began, outcome.status, size)
+            done(outcome)
+            return
+        assert not isinstance(outcome, StreamingResponse), "no stream was asked for"
+        if isinstance(outcome, StreamEnded) and not outcome.sent:
+            done(None)  # the server had closed the kept-alive connection
+            return
+        if metrics is not None:
+            metrics.answered(self._request, self._began, 0, None)
+        done(outcome)
 
 
 def _is_safe_target(target: str) -> bool:

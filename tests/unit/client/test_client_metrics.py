@@ -1,31 +1,14 @@
 """`rest_client_*` count every request of every client, answered or not, and the time spent waiting
-for our own limit.
+for our own limit. `http/test_request_metrics.py` proves that the transport records them.
 """
 
 import pytest
 
 from kubesched.base.clock import ManualClock
-from kubesched.base.errors import ConnectFailed
 from kubesched.base.metrics import MetricsRegistry
-from kubesched.client.metrics import ClientMetrics, MeasuredBucket, MeasuredTransport
+from kubesched.base.rate_limit import TokenBucket
+from kubesched.client.metrics import ClientMetrics, HostMetrics
 from kubesched.client.transport import Request
-
-
-class Answering:
-    def __init__(self, clock, status=200, error=None):
-        self.clock, self.status, self.error, self.closed = clock, status, error, False
-
-    async def request(self, request):
-        self.clock.advance(0.25)
-        if self.error is not None:
-            raise self.error
-        return self
-
-    async def read(self, max_bytes):
-        return b"x" * 300
-
-    async def aclose(self):
-        self.closed = True
 
 
 @pytest.fixture
@@ -38,12 +21,17 @@ def registry():
     return MetricsRegistry()
 
 
-async def test_answers_are_counted_by_code_and_method(clock, registry):
-    metrics = ClientMetrics(registry, clock)
-    transport = MeasuredTransport(Answering(clock, 201), "host:443", metrics)
+@pytest.fixture
+def metrics(registry, clock):
+    return HostMetrics("host:443", ClientMetrics(registry, clock))
+
+
+def test_answers_are_counted_by_code_and_method(metrics, clock, registry):
     for _ in range(2):
-        await transport.request(Request(method="POST", target="/x", body=b"0123456789"))
-    await transport.request(Request(method="GET", target="/x", stream=True))
+        began = metrics.now()
+        clock.advance(0.25)
+        metrics.answered(Request(method="POST", target="/x", body=b"0123456789"), began, 201, 300)
+    metrics.answered(Request(method="GET", target="/x", stream=True), metrics.now(), 200, None)
     page = registry.text()
     assert 'rest_client_request_size_bytes_sum{host="host:443",verb="POST"} 20' in page
     assert 'rest_client_response_size_bytes_bucket{host="host:443",verb="POST",le="256"} 0' in page
@@ -53,22 +41,21 @@ async def test_answers_are_counted_by_code_and_method(clock, registry):
     assert 'rest_client_request_duration_seconds_sum{host="host:443",verb="POST"} 0.5' in page
 
 
-async def test_a_request_without_an_answer_counts_too(clock, registry):
-    metrics = ClientMetrics(registry, clock)
-    inner = Answering(clock, error=ConnectFailed("refused"))
-    transport = MeasuredTransport(inner, "host:443", metrics)
-    with pytest.raises(ConnectFailed):
-        await transport.request(Request(method="GET", target="/x"))
+def test_a_request_without_an_answer_counts_too(metrics, registry):
+    metrics.answered(Request(method="GET", target="/x"), metrics.now(), 0, None)
     assert 'code="<error>",host="host:443",method="GET"} 1' in registry.text()
-    await transport.aclose()
-    assert inner.closed
 
 
-async def test_waiting_for_the_rate_limit_is_measured(clock, registry):
-    metrics = ClientMetrics(registry, clock)
-    bucket = MeasuredBucket(1000.0, 1, clock=clock, waits=metrics.waits("host:443"))
+async def test_waiting_for_the_rate_limit_is_measured(metrics, clock):
+    bucket = TokenBucket(1000.0, 1, clock=clock, waits=metrics.waits)
     for _ in range(2):
         await bucket.acquire(10.0)
-    histogram = metrics.waits("host:443")
-    assert histogram.count == 2
-    assert histogram.sum == pytest.approx(0.001)
+    assert metrics.waits.count == 2
+    assert metrics.waits.sum == pytest.approx(0.001)
+
+
+def test_a_token_that_is_taken_at_once_waited_for_nothing(metrics, clock):
+    bucket = TokenBucket(1000.0, 1, clock=clock, waits=metrics.waits)
+    assert bucket.take()
+    assert not bucket.take()
+    assert metrics.waits.counts[0] == metrics.waits.count == 1

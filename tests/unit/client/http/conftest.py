@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from kubesched.client.metrics import HostMetrics
 from kubesched.client.pool import HttpTransport, PoolSettings
 from kubesched.client.tls_context import Pem, TlsSettings, build_context
 from kubesched.client.transport import AnonymousCredentials, ConnectionConfig, Credentials
@@ -277,6 +278,7 @@ async def connect() -> AsyncIterator[Callable[..., HttpTransport]]:
         context: ssl.SSLContext | None = None,
         credentials: Credentials | None = None,
         settings: PoolSettings | None = None,
+        metrics: HostMetrics | None = None,
         **config: object,
     ) -> HttpTransport:
         defaults = {
@@ -289,6 +291,7 @@ async def connect() -> AsyncIterator[Callable[..., HttpTransport]]:
             ConnectionConfig(**{**defaults, **config}),
             settings=settings,
             environ={},
+            metrics=metrics,
         )
         transports.append(transport)
         return transport
