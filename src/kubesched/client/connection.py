@@ -91,12 +91,12 @@ class HttpConnection(asyncio.Protocol):
         data: bytes,
         deadline_at: float,
         head_due_at: float,
-        done: Callable[[Outcome], None],
+        done: Callable[[Exchange, Outcome], None],
     ) -> Exchange:
         """Write a request; `done` gets the response, always later. Times are the loop's."""
         assert self._exchange is None, "connection is busy"
         assert self._transport is not None, "connection is closed"
-        exchange = Exchange(done, request, deadline_at, head_due_at)
+        exchange = Exchange(request, done, deadline_at, head_due_at)
         self._exchange = exchange
         self._head_complete = False
         # A running timer that fires earlier re-arms itself, so under load no timer is created and
@@ -134,7 +134,7 @@ class HttpConnection(asyncio.Protocol):
         if exchange.stream is not None:
             exchange.stream.finish(error)
         else:
-            exchange.done(error)
+            exchange.done(exchange, error)
 
     def shut_down(self, error: TransportError) -> None:
         """Fail the current exchange, if any; an idle connection is closed cleanly."""
@@ -290,9 +290,9 @@ class HttpConnection(asyncio.Protocol):
         exchange.status = status
         exchange.response_started = True
         self._head_complete = True
-        if exchange.wants_stream and status < 300:
+        if exchange.request.stream and status < 300:
             exchange.stream = StreamingResponse(status, exchange.head, self, exchange)
-            exchange.done(exchange.stream)
+            exchange.done(exchange, exchange.stream)
 
     def on_body(self, data: bytes) -> None:
         exchange = self._exchange
@@ -303,9 +303,10 @@ class HttpConnection(asyncio.Protocol):
             return
         exchange.body.append(data)
         exchange.body_bytes += len(data)
-        if exchange.body_bytes > exchange.max_body_bytes:
+        if exchange.body_bytes > exchange.request.max_body_bytes:
             raise TransportError(
-                f"answer from {self.peer} exceeds the limit of {exchange.max_body_bytes} bytes"
+                f"answer from {self.peer} exceeds the limit of {exchange.request.max_body_bytes} "
+                "bytes"
             )
 
     def on_message_complete(self) -> None:
@@ -335,7 +336,7 @@ class HttpConnection(asyncio.Protocol):
         else:
             body = exchange.body
             whole = body[0] if len(body) == 1 else b"".join(body)
-            exchange.done(BufferedResponse(exchange.status, exchange.head, whole))
+            exchange.done(exchange, BufferedResponse(exchange.status, exchange.head, whole))
 
     def _is_delimited_by_close(self, exchange: Exchange) -> bool:
         """Whether closing the connection ends the body (HTTP/1.0 style)."""

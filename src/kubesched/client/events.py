@@ -296,8 +296,8 @@ class EventBroadcaster:
         self._is_more_due = False
         if self._is_stopping:
             return
-        is_urgent = self._is_urgent()  # events themselves are not urgent
-        while self._queue and len(self._under_way) < self._writers_wanted(is_urgent):
+        wanted = self._writers_wanted()
+        while self._queue and len(self._under_way) < wanted:
             entry = self._queue.popleft()
             self._under_way[entry] = None
             if self._direct is None or entry.written_count:
@@ -343,9 +343,9 @@ class EventBroadcaster:
         del self._under_way[entry]  # not if cancelled: `_flush` writes it
         self._write_more_soon(group)
 
-    def _writers_wanted(self, is_urgent: bool) -> int:
-        """How many events may be under way now. Call it only while the queue is not empty."""
-        if not is_urgent:
+    def _writers_wanted(self) -> int:
+        """How many events may be under way now."""
+        if not self._queue or not self._is_urgent():  # events themselves are not urgent
             return self._writer_count
         # Few while there is plenty of room, all of them before any event would be dropped.
         by_room = self._writer_count * len(self._queue) ** 2 // MAX_QUEUED**2

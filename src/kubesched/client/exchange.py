@@ -203,25 +203,23 @@ class Exchange:
         "done",
         "head",
         "head_due_at",
-        "max_body_bytes",
+        "request",
         "response_started",
         "status",
         "stream",
-        "wants_stream",
     )
 
     def __init__(
         self,
-        done: Callable[[Outcome], None],
         request: Request,
+        done: Callable[[Exchange, Outcome], None],
         deadline_at: float,
         head_due_at: float,
     ) -> None:
+        self.request = request
         self.done = done
         self.deadline_at = deadline_at
         self.head_due_at = head_due_at
-        self.wants_stream = request.stream
-        self.max_body_bytes = request.max_body_bytes
         self.head = b""
         """Bytes received until the head was complete; may include the beginning of the body."""
         self.body: list[bytes] = []

@@ -36,7 +36,7 @@ from kubesched.base.errors import (
 from kubesched.base.logs import get_logger
 from kubesched.client.connection import ConnectionLimits, HttpConnection
 from kubesched.client.dialer import Dialer
-from kubesched.client.exchange import BufferedResponse, Exchange, Outcome, StreamingResponse
+from kubesched.client.exchange import BufferedResponse, Exchange, Outcome
 from kubesched.client.metrics import HostMetrics
 from kubesched.client.transport import (
     NOT_LEADING,
@@ -107,7 +107,9 @@ class HttpTransport:
         self._waiters: deque[asyncio.Future[HttpConnection | None]] = deque()
         self._slot_count = 0  # ordinary connections, open or being opened
         self._stream_count = 0
-        self._answers: list[tuple[_Started, Outcome]] = []
+        self._started: dict[Exchange, tuple[Callable[..., None], float]] = {}
+        """Callbacks of started requests, with their start time; those given up are gone."""
+        self._answers: list[tuple[Exchange, Outcome]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         """Set by the first request: getting the running loop is a system call (`getpid`)."""
         self._is_closed = False
@@ -232,20 +234,55 @@ class HttpTransport:
         if request.may_send is not None and not request.may_send():
             self._on_idle(connection)
             return None
+        began = 0.0 if self._metrics is None else self._metrics.now()
         deadline_at = now + request.deadline_s
-        started = _Started(self, connection, request, done)
-        started.exchange = connection.send(
-            request, self._encode(request), deadline_at, deadline_at, started.answered
+        exchange = connection.send(
+            request, self._encode(request), deadline_at, deadline_at, self._collect
         )
-        return started.give_up
+        self._started[exchange] = done, began
+        return partial(self._give_up, connection, exchange)
+
+    def _give_up(self, connection: HttpConnection, exchange: Exchange) -> None:
+        if self._started.pop(exchange, None) is not None:
+            connection.abandon(exchange)
+
+    def _collect(self, exchange: Exchange, outcome: Outcome) -> None:
+        """Hand out this response together with all others of this turn of the loop.
+
+        Follow-up requests are thus sent together: sent one by one between reading other responses,
+        they wake both sides for each of them, which costs a third more.
+        """
+        if not self._answers:
+            assert self._loop is not None, "nothing was started"
+            self._loop.call_soon(self._hand_out_all)
+        self._answers.append((exchange, outcome))
 
     def _hand_out_all(self) -> None:
         answers, self._answers = self._answers, []
-        for started, outcome in answers:
+        for exchange, outcome in answers:
+            started = self._started.pop(exchange, None)
+            if started is None:
+                continue  # given up meanwhile
+            done, began = started
             try:
-                started.end(outcome)
+                done(self._result(exchange.request, began, outcome))
             except Exception:  # outermost edge; other callbacks must still run
                 log.exception("Handling the answer to a request failed")
+
+    def _result(
+        self, request: Request, began: float, outcome: Outcome
+    ) -> Response | TransportError | None:
+        """The outcome of a started request; None if the server did nothing."""
+        status, size = 0, None
+        if isinstance(outcome, BufferedResponse):
+            if outcome.status == UNAUTHORIZED:
+                return None
+            status, size = outcome.status, len(outcome.body)
+        elif isinstance(outcome, StreamEnded) and not outcome.sent:
+            return None  # the server had closed the kept-alive connection
+        if self._metrics is not None:
+            self._metrics.answered(request, began, status, size)
+        return outcome
 
     def _encode(self, request: Request) -> bytes:
         target = request.target
@@ -435,66 +472,6 @@ class HttpTransport:
         return ConnectFailed(f"client of {self._authority} is closed")
 
 
-class _Started:
-    """A request that was started."""
-
-    __slots__ = ("_began", "_connection", "_done", "_request", "_transport", "exchange")
-
-    def __init__(
-        self,
-        transport: HttpTransport,
-        connection: HttpConnection,
-        request: Request,
-        done: Callable[[Response | TransportError | None], None],
-    ) -> None:
-        self._transport = transport
-        self._connection = connection
-        self._request = request
-        self._done: Callable[[Response | TransportError | None], None] | None = done
-        self._began = 0.0 if transport._metrics is None else transport._metrics.now()
-        self.exchange: Exchange
-
-    def give_up(self) -> None:
-        if self._done is not None:
-            self._done = None
-            self._connection.abandon(self.exchange)
-
-    def answered(self, outcome: Outcome) -> None:
-        """Call `done` with this response together with all others of this turn of the loop.
-
-        Follow-up requests are thus sent together: sent one by one between reading other responses,
-        they wake both sides for each of them, which costs a third more.
-        """
-        answers = self._transport._answers
-        if not answers:
-            self._connection.loop.call_soon(self._transport._hand_out_all)
-        answers.append((self, outcome))
-
-    def end(self, outcome: Outcome) -> None:
-        # `exchange` refers back here: a cycle would wait for the garbage collector.
-        done, self._done = self._done, None
-        del self.exchange
-        if done is None:
-            return  # cancelled meanwhile
-        metrics = self._transport._metrics
-        if isinstance(outcome, BufferedResponse):
-            if outcome.status == UNAUTHORIZED:
-                done(None)  # the server did nothing
-                return
-            if metrics is not None:
-                size = len(outcome.body)
-                metrics.answered(self._request, self._began, outcome.status, size)
-            done(outcome)
-            return
-        assert not isinstance(outcome, StreamingResponse), "no stream was asked for"
-        if isinstance(outcome, StreamEnded) and not outcome.sent:
-            done(None)  # the server had closed the kept-alive connection
-            return
-        if metrics is not None:
-            metrics.answered(self._request, self._began, 0, None)
-        done(outcome)
-
-
 def _is_safe_target(target: str) -> bool:
     """Whether a target starts with a slash and is visible ASCII, so it cannot inject a line."""
     return (
@@ -505,7 +482,7 @@ def _is_safe_target(target: str) -> bool:
     )
 
 
-def _settle(future: asyncio.Future[Response], outcome: Outcome) -> None:
+def _settle(future: asyncio.Future[Response], _exchange: Exchange, outcome: Outcome) -> None:
     if future.done():
         return  # cancelled
     if isinstance(outcome, TransportError):

@@ -498,7 +498,7 @@ def test_any_split_of_the_bytes_is_the_same_answer(cuts):
         connection.connection_made(RecordedEnd())
         far = asyncio.get_running_loop().time() + 60
         ended = []
-        connection.send(get(), b"", far, far, ended.append)
+        connection.send(get(), b"", far, far, lambda _, outcome: ended.append(outcome))
         edges = [0, *sorted(cuts), len(WHOLE)]
         for start, end in itertools.pairwise(edges):
             if start < end:
@@ -523,7 +523,7 @@ def test_no_bytes_whatsoever_leave_an_exchange_without_an_end(data, prefix):
         connection.connection_made(RecordedEnd())
         far = asyncio.get_running_loop().time() + 60
         ended = []
-        connection.send(get(), b"", far, far, ended.append)
+        connection.send(get(), b"", far, far, lambda _, outcome: ended.append(outcome))
         connection.data_received(prefix + data)
         connection.connection_lost(None)
         [outcome] = ended
