@@ -48,6 +48,7 @@ class World:
 
     def node(self, name: str, cpu: str = "2") -> None:
         node = make_node(name).capacity(cpu=cpu, memory="8Gi", pods="4").offers(GPU, 1)
+        node.label("zone", "a" if name in ("n0", "n2") else "b")
         self.table.set_node(node.build())
 
     def nominate(self, name: str, node: str, pod: Pod) -> None:
@@ -80,8 +81,12 @@ def random_pod(rng: Random, name: str, uid: str | None = None) -> Pod:
         pod.request(GPU, 1)
     if rng.random() < 0.3:
         pod.host_port(80)
+    if rng.random() < 0.3:
+        pod.labels(app=rng.choice("xy"))
     if rng.random() < 0.15:
-        pod.labels(app="x").pod_anti_affinity(HOSTNAME, app="x")
+        pod.pod_anti_affinity(rng.choice([HOSTNAME, "zone"]), app=rng.choice("xy"))
+    if rng.random() < 0.1:
+        pod.pod_affinity(HOSTNAME, app="x")
     if uid:
         pod.uid(uid)
     return pod.build()

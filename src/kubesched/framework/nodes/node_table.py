@@ -17,7 +17,7 @@ The table does not distinguish assumed from confirmed pods; the cache does.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -39,6 +39,7 @@ from kubesched.framework.nodes.columns import (
 from kubesched.framework.nodes.images import ImageIndex
 from kubesched.framework.nodes.namespaces import NamespaceLabels
 from kubesched.framework.nodes.node_order import NodeOrder
+from kubesched.framework.nodes.pod_batch import PodBatch
 from kubesched.framework.nodes.pod_index import PodIndex
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nodes.ports import HostPortIndex
@@ -345,6 +346,47 @@ class NodeTable:
             self.ports.remove(row, pod.host_ports)
         self.pod_index.remove(pod, row)
         self.pod_log.append(row)
+
+    def take_out(self, pods: Sequence[PodInfo]) -> PodBatch:
+        """Remove many pods until `put_back`. What is done in between must be undone before."""
+        rows = [self.row_of[pod.pod.spec.node_name] for pod in pods]
+        batch = PodBatch(pods, rows, self.resource_index)
+        batch.listed = {row: self.pods[row] for row in rows}
+        for row, listed in batch.listed.items():
+            self.pods[row] = dict(listed)
+        for pod, row in zip(pods, rows, strict=True):
+            del self.pods[row][pod.uid]
+        for port, on_rows in batch.ports.items():
+            batch.ports[port] = self.ports.remove_rows(port, on_rows)
+        self._account_batch(batch, -1)
+        return batch
+
+    def put_back(self, batch: PodBatch) -> None:
+        """Have everything as it was: the order of the pods, and shared ports that were free."""
+        for row, listed in batch.listed.items():
+            self.pods[row] = listed
+        for pod, label_class in zip(batch.pods, batch.label_classes, strict=True):
+            pod.label_class = label_class
+        for port, on_rows in batch.ports.items():
+            self.ports.add_rows(port, on_rows)
+        self._account_batch(batch, 1)
+
+    def _account_batch(self, batch: PodBatch, sign: int) -> None:
+        rows = batch.rows
+        for resource, amounts in batch.amounts.items():
+            np.add.at(self.requested[resource].array, rows, sign * amounts)
+        for column, amounts in zip(
+            (self.nonzero_cpu, self.nonzero_memory), batch.nonzero, strict=True
+        ):
+            np.add.at(column.array, rows, sign * amounts)
+        np.add.at(self.pod_count.array, rows, sign)
+        for priority, part in batch.by_priority.items():
+            amounts_of_part = {index: each[part] for index, each in batch.amounts.items()}
+            self.priorities.add_columns(priority, rows[part], amounts_of_part, sign)
+        for claim, row in batch.claims:
+            self._count_claim(claim, row, sign)
+        self.pod_index.add_batch(batch, sign)
+        self.pod_log.extend(batch.listed)
 
     def replace_pod(self, pod: PodInfo, newer: Pod) -> None:
         """Replace a pod object by a newer one with the same requests, ports, volumes and terms.

@@ -33,6 +33,7 @@ from kubesched.framework.nodes.pods import PodInfo, label_key_of
 if TYPE_CHECKING:
     from kubesched.api.affinity_terms import AffinityTerm
     from kubesched.framework.nodes.node_table import NodeTable
+    from kubesched.framework.nodes.pod_batch import PodBatch
 
 COUNTER_LIMIT: Final = 8192
 """Maximum number of counters (LRU). An app with default spreading needs one."""
@@ -65,7 +66,7 @@ class PodPredicate(Protocol):
 class LabelClass:
     """Pods that no selector can tell apart, and the rows they are on."""
 
-    __slots__ = ("counters", "key", "labels", "namespace", "rows", "terminating")
+    __slots__ = ("counters", "key", "labels", "namespace", "out", "rows", "terminating")
 
     def __init__(
         self, key: Hashable, namespace: str, labels: Mapping[str, str], terminating: bool
@@ -75,6 +76,8 @@ class LabelClass:
         self.labels = labels
         self.terminating = terminating
         self.rows: dict[int, int] = {}
+        self.out = 0
+        """Pods that are out of the table for a while: the class waits for them."""
         self.counters: list[Counter] = []
 
 
@@ -256,29 +259,39 @@ class PodIndex:
     # -- pods added and removed --------------------------------------------------------------------
 
     def add(self, pod: PodInfo, row: int) -> None:
-        label_class = self._label_class(pod)
-        pod.label_class = label_class
-        label_class.rows[row] = label_class.rows.get(row, 0) + 1
-        for counter in label_class.counters:
-            counter.add(row, 1)
+        pod.label_class = self._label_class(pod)
+        self._count(pod.label_class, row, 1)
         if pod.pod.spec.affinity is not None:
             self._count_terms(pod, row, 1)
 
     def remove(self, pod: PodInfo, row: int) -> None:
         label_class = pod.label_class
         assert label_class is not None, f"pod {pod.key} is not in the index"
-        left = label_class.rows[row] - 1
+        self._count(label_class, row, -1)
+        if not label_class.rows and not label_class.out:
+            self._drop_class(label_class)
+        pod.label_class = None
+        if pod.pod.spec.affinity is not None:
+            self._count_terms(pod, row, -1)
+
+    def add_batch(self, batch: PodBatch, sign: int) -> None:
+        """Pods come back (1) or leave for a while (-1); their classes are kept meanwhile."""
+        for (label_class, row), number in batch.by_class.items():
+            assert label_class is not None, "a pod of the batch is not on a node"
+            self._count(label_class, row, sign * number)
+            label_class.out -= sign * number
+        for pod, row in batch.with_terms:
+            self._count_terms(pod, row, sign)
+
+    @staticmethod
+    def _count(label_class: LabelClass, row: int, delta: int) -> None:
+        left = label_class.rows.get(row, 0) + delta
         if left:
             label_class.rows[row] = left
         else:
             del label_class.rows[row]
-            if not label_class.rows:
-                self._drop_class(label_class)
         for counter in label_class.counters:
-            counter.add(row, -1)
-        pod.label_class = None
-        if pod.pod.spec.affinity is not None:
-            self._count_terms(pod, row, -1)
+            counter.add(row, delta)
 
     def _label_class(self, pod: PodInfo) -> LabelClass:
         meta = pod.pod.metadata
@@ -426,5 +439,7 @@ class PodIndex:
                 assert term.total == sum(term.rows.values()) > 0, f"term {term.key!r} drifted"
                 if term._domains is not None:
                     term._domains.check_invariants(term.rows, term.key)
+        for label_class in self._classes.values():
+            assert label_class.rows or label_class.out, f"class {label_class.key} has no pods"
         indexed = {c for classes in self._classes_by_pair.values() for c in classes}
         assert indexed == {c for c in self._classes.values() if c.labels}, "label pairs drifted"

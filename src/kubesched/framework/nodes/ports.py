@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from kubesched.api.host_ports import ANY_IP, HostPort
 
@@ -21,20 +21,29 @@ class HostPortIndex:
 
     def add(self, row: int, ports: Iterable[HostPort]) -> None:
         for port in ports:
-            self._rows.setdefault((port.protocol, port.port), {}).setdefault(port.ip, set()).add(
-                row
-            )
+            self.add_rows(port, (row,))
 
     def remove(self, row: int, ports: Iterable[HostPort]) -> None:
         for port in ports:
-            by_ip = self._rows.get((port.protocol, port.port))
-            if by_ip is None or port.ip not in by_ip:
-                continue
-            by_ip[port.ip].discard(row)
-            if not by_ip[port.ip]:
-                del by_ip[port.ip]
-            if not by_ip:
-                del self._rows[(port.protocol, port.port)]
+            self.remove_rows(port, {row})
+
+    def add_rows(self, port: HostPort, rows: Collection[int]) -> None:
+        if rows:
+            by_ip = self._rows.setdefault((port.protocol, port.port), {})
+            by_ip.setdefault(port.ip, set()).update(rows)
+
+    def remove_rows(self, port: HostPort, rows: set[int]) -> set[int]:
+        """The rows, of these, on which the port was in use."""
+        by_ip = self._rows.get((port.protocol, port.port))
+        if by_ip is None or port.ip not in by_ip:
+            return set()
+        taken = by_ip[port.ip] & rows
+        by_ip[port.ip] -= taken
+        if not by_ip[port.ip]:
+            del by_ip[port.ip]
+        if not by_ip:
+            del self._rows[(port.protocol, port.port)]
+        return taken
 
     def conflicting_rows(self, wanted: Iterable[HostPort]) -> set[int]:
         """Rows on which at least one of the wanted ports is in use."""

@@ -7,12 +7,12 @@ Invariant: for every priority, columns equal a recount over the pods on nodes (`
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import numpy as np
 
-from kubesched.framework.nodes.columns import IntColumn, Ints, Rows
+from kubesched.framework.nodes.columns import Indices, IntColumn, Ints, Rows
 from kubesched.framework.nodes.pods import PodInfo
 
 PRIORITY_LIMIT: Final = 64
@@ -49,6 +49,13 @@ class RequestSums:
             if index is not None:
                 self.column(index).add(row, sign * amount)
 
+    def add_columns(self, rows: Indices, amounts: Mapping[int, Ints], sign: int) -> None:
+        """Add pods on these rows, by their amounts."""
+        self.total += sign * len(rows)
+        np.add.at(self.pod_count.array, rows, sign)
+        for resource, column in amounts.items():
+            np.add.at(self.column(resource).array, rows, sign * column)
+
     def grow(self, capacity: int) -> None:
         for column in (self.pod_count, *self.requested.values()):
             column.grow(capacity)
@@ -71,24 +78,36 @@ class PriorityIndex:
         """Add (1) or subtract (-1) a pod's requests for resources that have columns."""
         priority = pod.priority
         sums = self._sums.get(priority)
+        if sums is None:
+            sums = self._begin(priority, sign)
         if sums is not None:
             sums.add(pod, row, sign, self._resource_index)
             if not sums.total:
                 del self._sums[priority]
-        else:
-            self._add_untracked(pod, row, sign)
 
-    def _add_untracked(self, pod: PodInfo, row: int, sign: int) -> None:
-        priority = pod.priority
-        if priority in self._overflow or len(self._sums) >= PRIORITY_LIMIT:
-            left = self._overflow.get(priority, 0) + sign
-            if left:
-                self._overflow[priority] = left
-            else:
-                del self._overflow[priority]
-        else:
+    def add_columns(
+        self, priority: int, rows: Indices, amounts: Mapping[int, Ints], sign: int
+    ) -> None:
+        """Add or subtract pods of one priority, by their amounts."""
+        sums = self._sums.get(priority)
+        if sums is None:
+            sums = self._begin(priority, sign * len(rows))
+        if sums is not None:
+            sums.add_columns(rows, amounts, sign)
+            if not sums.total:
+                del self._sums[priority]
+
+    def _begin(self, priority: int, number: int) -> RequestSums | None:
+        """New sums; None if pods of this priority are only counted, which is done here."""
+        if priority not in self._overflow and len(self._sums) < PRIORITY_LIMIT:
             sums = self._sums[priority] = RequestSums(self._capacity)
-            sums.add(pod, row, sign, self._resource_index)
+            return sums
+        left = self._overflow.get(priority, 0) + number
+        if left:
+            self._overflow[priority] = left
+        else:
+            del self._overflow[priority]
+        return None
 
     def add_resource(self, pod: PodInfo, row: int, resource: int, amount: int) -> None:
         """Add a counted pod's request for a resource whose column was just created."""

@@ -32,15 +32,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from kubesched.api.core_v1 import Pod
 from kubesched.framework.basis import Basis, filter_rules, is_lasting
-from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.engine import InTreePlugin, TopologyKeys
 from kubesched.framework.interfaces import FilterPlugin, PreFilterPlugin
 from kubesched.framework.node_statuses import NodeStatusColumns
 from kubesched.framework.nodes.columns import Ids, Indices, Ints, Mask
 from kubesched.framework.nodes.node_table import NodeTable
-from kubesched.framework.nodes.pods import PodInfo, label_key_of
 from kubesched.framework.preemption.budgets import Budgets
 from kubesched.framework.preemption.candidates import (
     CRITERIA,
@@ -64,8 +60,7 @@ from kubesched.framework.preemption.victims import (
     select_victims,
 )
 from kubesched.framework.rules import Scope
-from kubesched.framework.runtime import Framework
-from kubesched.framework.runtime.filter import what_if_scope
+from kubesched.framework.runtime.filter import CaringPlugins, what_if_scope
 from kubesched.framework.runtime.nominated import is_nominated, rivals_of
 from kubesched.framework.status import Status
 
@@ -260,7 +255,7 @@ class DryRun:
                 continue
             if (
                 not plugin.filters_columns
-                or _has_extensions(plugin)
+                or (isinstance(plugin, PreFilterPlugin) and plugin.has_extensions)
                 or what_if_scope(plugin, state, pod) is Scope.CLUSTER
             ):
                 break
@@ -306,7 +301,8 @@ class DryRun:
             dtype=np.bool_,
         )
         if self._rivals is not None:
-            alone[self._rivals.among(rows)] = True
+            for index in self._rivals.among(rows).tolist():
+                alone[index] |= any(map(caring.care, self._rivals.pods_at(int(rows[index]))))
         return alone
 
     def _try_together(self, rows: Indices) -> None:
@@ -386,48 +382,3 @@ class _Chosen:
 
     def candidates(self) -> list[Candidate]:
         return self._run.candidates(self._rows)
-
-
-class CaringPlugins:
-    """The plugins that need `remove_pod` calls during what-ifs, and the pods they track."""
-
-    def __init__(self, framework: Framework, state: CycleState, pod: Pod) -> None:
-        skipped = state.skip_filter_plugins
-        self._state, self._pod = state, pod
-        self._plugins = [
-            p for p in framework.pre_filter if p.has_extensions and p.name not in skipped
-        ]
-        self._known: dict[Hashable, TopologyKeys] = {}
-        self.can_tell = all(
-            plugin.filters_columns
-            and (_has_extensions(plugin) or what_if_scope(plugin, state, pod) is not Scope.CLUSTER)
-            for plugin in framework.filter
-            if plugin.name not in skipped
-        )
-        """True if all filters that are not row-local implement `keys_affected_by`."""
-
-    def care(self, pod: PodInfo) -> bool:
-        return self.keys_affected_by(pod) != set()
-
-    def keys_affected_by(self, pod: PodInfo) -> TopologyKeys:
-        """The topology keys in whose domains a pod may change verdicts."""
-        if pod.pod.spec.affinity is not None:
-            return self._ask(pod)
-        label_key = pod.label_key or label_key_of(pod.pod)
-        if label_key not in self._known:
-            self._known[label_key] = self._ask(pod)
-        return self._known[label_key]
-
-    def _ask(self, pod: PodInfo) -> TopologyKeys:
-        asked = [p for p in self._plugins if isinstance(p, InTreePlugin)]
-        answers = [p.keys_affected_by(self._state, self._pod, pod) for p in asked]
-        return union(answers) if len(asked) == len(self._plugins) else None
-
-
-def union(answers: Sequence[TopologyKeys]) -> TopologyKeys:
-    return None if None in answers else {key for keys in answers for key in keys or ()}
-
-
-def _has_extensions(plugin: FilterPlugin) -> bool:
-    """True if the plugin needs `add_pod` and `remove_pod` calls during what-ifs."""
-    return isinstance(plugin, PreFilterPlugin) and plugin.has_extensions

@@ -68,14 +68,11 @@ class GroupPreemptor:
                 for pod in self._members
             }
             return present, ONGOING
-        everywhere = self._units.everywhere(self._table)
-        lower = [unit for unit in everywhere if unit.priority < self._group.priority]
-        lower.sort(key=lambda unit: unit.importance)
+        lower = self._units.below(self._table, self._group.priority)
         if not lower:
             return None, NO_VICTIMS
         ranked = violating_first(lower, self._budgets)
-        with Trial(self._table) as trial:
-            trial.take_out(lower)
+        with Trial(self._table, lower) as trial:
             placed, status = await self._place()
             if not status.is_success:
                 return None, status

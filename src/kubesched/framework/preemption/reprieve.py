@@ -21,9 +21,9 @@ from kubesched.framework.nodes.columns import ABSENT
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nodes.views import NodeColumns
-from kubesched.framework.preemption.dry_run import CaringPlugins, union
 from kubesched.framework.preemption.units import Unit
 from kubesched.framework.runtime import Framework
+from kubesched.framework.runtime.filter import CaringPlugins, union
 from kubesched.framework.runtime.nominated import filter_with_nominated_pods, is_nominated
 from kubesched.framework.runtime.pre_filter import run_pre_filter
 from kubesched.framework.runtime.reserve import run_reserve, run_unreserve
@@ -33,35 +33,29 @@ Tried = tuple[Unit, Collection[int], bool]
 
 
 class Trial(AbstractContextManager["Trial"]):
-    """Units that are out of the live tables; all are back, in their order, at the end."""
+    """Units that are out of the live tables; all are back, in their places, at the end."""
 
-    def __init__(self, table: NodeTable) -> None:
+    def __init__(self, table: NodeTable, units: Sequence[Unit]) -> None:
         self._table = table
-        self._out: dict[int, Unit] = {}
-        self._before: dict[int, dict[str, PodInfo]] = {}
-        """The pods of the rows that were changed, as listed before."""
+        self._out = table.take_out([pod for unit in units for pod in unit.pods])
+        self._back: dict[int, Unit] = {}
+        """Those that were put back for now."""
 
     def __exit__(self, *_: object) -> None:
-        self.put_back(list(self._out.values()))
-        for row, before in self._before.items():
-            self._table.pods[row].clear()
-            self._table.pods[row].update(before)
+        self.take_out(list(self._back.values()))
+        self._table.put_back(self._out)
         self._table.refresh()
 
-    def take_out(self, units: Sequence[Unit]) -> None:
-        table = self._table
-        self._out |= {id(unit): unit for unit in units}
-        for pod in (pod for unit in units for pod in unit.pods):
-            name = pod.pod.spec.node_name
-            if (row := table.row_of[name]) not in self._before:
-                self._before[row] = dict(table.pods[row])
-            table.remove_pod(pod, name)
-
     def put_back(self, units: Sequence[Unit]) -> None:
+        self._back |= {id(unit): unit for unit in units}
+        for pod in (pod for unit in units for pod in unit.pods):
+            self._table.add_pod(pod, pod.pod.spec.node_name)
+
+    def take_out(self, units: Sequence[Unit]) -> None:
         for unit in units:
-            del self._out[id(unit)]
+            del self._back[id(unit)]
             for pod in unit.pods:
-                self._table.add_pod(pod, pod.pod.spec.node_name)
+                self._table.remove_pod(pod, pod.pod.spec.node_name)
 
 
 class Reprieve:
@@ -74,14 +68,13 @@ class Reprieve:
         """The members by row, in order."""
         for each in placed:
             self._at.setdefault(self._row_of(each), []).append(each)
-        self._rows = np.array(list(self._at), dtype=np.intp)
+        self._domains: dict[str, dict[int, list[int]]] = {}
         self._kinds = {each.pod.uid: self._kind_of(each) for each in placed}
         alike = {self._kinds[each.pod.uid]: each for each in placed}.values()
         self._caring = [CaringPlugins(framework, each.state, each.pod.pod) for each in alike]
         keys = union([self._keys_affected_by(each.pod) for each in alike])
-        domains = [self._table.label_column(key).ids[self._rows] for key in keys or ()]
-        counts = [np.bincount(ids[ids != ABSENT]) for ids in domains]
-        self._are_apart = keys is not None and all(count.max(initial=0) <= 1 for count in counts)
+        together = (rows for key in keys or () for rows in self._rows_in(key).values())
+        self._are_apart = keys is not None and all(len(rows) == 1 for rows in together)
         """True if members on different nodes do not change each other's verdicts."""
 
     def condemned(self, units: Sequence[Unit]) -> set[int]:
@@ -101,18 +94,30 @@ class Reprieve:
         rows, looks_beyond = set[int](), False
         for pod in unit.pods:
             row = self._table.row_of[pod.pod.spec.node_name]
-            rows |= {row} & self._at.keys()
+            if row in self._at:
+                rows.add(row)
             keys = self._keys_affected_by(pod)
             if keys is None or (keys and not self._are_apart):
                 return unit, self._at.keys(), True
             for key in keys:
                 looks_beyond, domains = True, self._table.label_column(key).ids
-                if domains[row] != ABSENT:
-                    rows.update(self._rows[domains[self._rows] == domains[row]].tolist())
+                rows.update(self._rows_in(key).get(int(domains[row]), ()))
         return unit, rows, looks_beyond
+
+    def _rows_in(self, key: str) -> dict[int, list[int]]:
+        """The rows of members by their domain, if they have one."""
+        found = self._domains.get(key)
+        if found is None:
+            found, domains = self._domains.setdefault(key, {}), self._table.label_column(key).ids
+            for row in self._at:
+                if domains[row] != ABSENT:
+                    found.setdefault(int(domains[row]), []).append(row)
+        return found
 
     def _keys_affected_by(self, pod: PodInfo) -> TopologyKeys:
         """The topology keys in whose domains a pod may change a member's verdict."""
+        if len(self._caring) == 1 and self._caring[0].can_tell:
+            return self._caring[0].keys_affected_by(pod)
         return union(
             [each.keys_affected_by(pod) if each.can_tell else None for each in self._caring]
         )

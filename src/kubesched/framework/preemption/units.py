@@ -7,9 +7,10 @@ with `disruptionMode: {all: {}}` is one unit with all its pods, wherever they ru
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from enum import IntEnum
 from functools import cached_property
+from operator import attrgetter
 
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.groups.states import (
@@ -34,25 +35,25 @@ class UnitKind(IntEnum):
     COMPOSITE_POD_GROUP = 2
 
 
-@dataclass(frozen=True)
 class Unit:
     """Pods that are evicted together or not at all."""
 
-    pods: tuple[PodInfo, ...]
-    priority: int
-    kind: UnitKind
-    now_us: int
+    __slots__ = ("importance", "kind", "pods", "priority")
+
+    def __init__(
+        self, pods: tuple[PodInfo, ...], priority: int, kind: UnitKind, now_us: int
+    ) -> None:
+        self.pods = pods
+        self.priority = priority
+        self.kind = kind
+        starts = [started_us(pod.pod) for pod in pods]
+        earliest = min([now_us if start == NOT_STARTED else start for start in starts])
+        self.importance = (-priority, -kind, -len(pods), earliest)
+        """Sort key, most important first: priority, kind, size, earliest start."""
 
     @property
     def is_group(self) -> bool:
         return self.kind is not UnitKind.POD
-
-    @cached_property
-    def importance(self) -> tuple[int, int, int, int]:
-        """Sort key, most important first: priority, kind, size, earliest start."""
-        starts = [started_us(pod.pod) for pod in self.pods]
-        earliest = min(self.now_us if start == NOT_STARTED else start for start in starts)
-        return (-self.priority, -self.kind, -len(self.pods), earliest)
 
 
 class Units:
@@ -61,6 +62,7 @@ class Units:
     def __init__(self, states: GroupStates, now_us: int) -> None:
         self._states = states
         self._now_us = now_us
+        self._ancestors: dict[GroupKey, list[Group]] = {}
 
     def priority_of(self, pod: Pod) -> int:
         """The priority of the topmost group that is known, or of the pod itself."""
@@ -73,15 +75,21 @@ class Units:
         pods = self._states.all_scheduled_pods()
         return all(self.priority_of(pod) == (pod.spec.priority or 0) for pod in pods)
 
-    def everywhere(self, table: NodeTable) -> list[Unit]:
-        """The units of all pods on nodes, in node and pod order."""
+    def below(self, table: NodeTable, priority: int) -> list[Unit]:
+        """The units of lower priority on all nodes, most important first."""
         rows = table.order_rows.tolist()
-        return list(self.of(table, (pod for row in rows for pod in table.pods[row].values())))
+        pods = (pod for row in rows for pod in table.pods[row].values())
+        single = (pod for pod in pods if pod.priority < priority or pod.pod.spec.scheduling_group)
+        lower = [unit for unit in self.of(table, single) if unit.priority < priority]
+        return sorted(lower, key=attrgetter("importance"))
 
     def of(self, table: NodeTable, pods: Iterable[PodInfo]) -> Iterator[Unit]:
         """The units that these pods belong to, each once."""
         seen: set[GroupKey] = set()
         for pod in pods:
+            if group_of(pod.pod) is None:
+                yield Unit((pod,), pod.priority, UnitKind.POD, self._now_us)
+                continue
             whole = self._evicted_with(pod.pod)
             if whole is None:
                 yield self._single(pod)
@@ -90,8 +98,7 @@ class Units:
                 yield self._group(table, pod, whole)
 
     def _single(self, pod: PodInfo) -> Unit:
-        kind = UnitKind.POD if group_of(pod.pod) is None else UnitKind.POD_GROUP
-        return Unit((pod,), self.priority_of(pod.pod), kind, self._now_us)
+        return Unit((pod,), self.priority_of(pod.pod), UnitKind.POD_GROUP, self._now_us)
 
     def _group(self, table: NodeTable, pod: PodInfo, whole: Group) -> Unit:
         key = key_of_group(whole)
@@ -117,19 +124,22 @@ class Units:
                 return group
         return None
 
-    def _known_ancestors(self, pod: Pod) -> list[Group]:
-        key, known = group_of(pod), list[Group]()
-        if key is not None:
-            try:
-                for group in self._states.ancestors(key):
-                    known.append(group)  # what was found before an error counts
-            except HierarchyError:
-                return known
+    def _known_ancestors(self, pod: Pod) -> Sequence[Group]:
+        key = group_of(pod)
+        if key is None:
+            return ()
+        known = self._ancestors.get(key)
+        if known is None:
+            known = self._ancestors[key] = []
+            with suppress(HierarchyError):  # what was found before it counts
+                known.extend(self._states.ancestors(key))
         return known
 
 
 def violating_first(units: Sequence[Unit], budgets: Budgets) -> list[tuple[Unit, int]]:
     """The units in the order of the reprieve, with the number of pods that violate budgets."""
+    if budgets.is_empty:
+        return [(unit, 0) for unit in units]
     verdicts = iter(budgets.violated_by([pod for unit in units for pod in unit.pods]))
     counted = [(unit, sum(next(verdicts) for _ in unit.pods)) for unit in units]
     return sorted(counted, key=lambda each: not each[1])

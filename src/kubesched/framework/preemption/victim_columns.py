@@ -15,7 +15,6 @@ The outcome equals `victims.select_victims` for each node.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Final
 
 import numpy as np
 
@@ -23,7 +22,8 @@ from kubesched.api.host_ports import HostPort
 from kubesched.framework.extenders import Victims
 from kubesched.framework.interfaces import FilterPlugin
 from kubesched.framework.nodes.columns import Indices, Ints, Mask
-from kubesched.framework.nodes.node_table import CPU, EPHEMERAL_STORAGE, MEMORY, NodeTable
+from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.pod_batch import amounts_of
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nodes.priorities import Below
 from kubesched.framework.nodes.views import BulkWhatIfColumns
@@ -34,9 +34,6 @@ from kubesched.framework.preemption.victims import Preemptor
 from kubesched.framework.runtime.filter import FilterOutcome, run_filters
 from kubesched.framework.runtime.nominated import Rivals, rivals_of
 from kubesched.framework.status import Status
-
-NATIVE_RESOURCES: Final = 3
-assert (CPU, MEMORY, EPHEMERAL_STORAGE) == (0, 1, 2), "amounts follow the table's resource index"
 
 
 class Broken(Exception):
@@ -140,25 +137,30 @@ class VictimColumns:
     def _rank(self) -> None:
         """Flat columns over all potential victims, row after row, most important first."""
         preemptor = self._preemptor
-        lower = LowerPods(preemptor.framework.handle.table, self.rows, preemptor.pod.priority)
-        assert lower.counts.all(), "a row without possible victims was not screened out"
-        started = np.where(lower.started == NOT_STARTED, preemptor.now_us, lower.started)
-        owner = np.repeat(np.arange(len(self.rows)), lower.counts)
-        order = np.lexsort((started, -lower.priority, owner))
-        self._lower = lower
-        self._order: Indices = order
-        self._priority: Ints = lower.priority[order]
-        self._started: Ints = started[order]
+        on_nodes = [
+            preemptor.framework.handle.table.pods[row].values() for row in self.rows.tolist()
+        ]
+        lower = [[p for p in pods if p.priority < preemptor.pod.priority] for pods in on_nodes]
+        self._counts: Indices = np.array([len(pods) for pods in lower], dtype=np.intp)
+        assert self._counts.all(), "a row without possible victims was not screened out"
+        listed = [pod for pods in lower for pod in pods]
+        priority = np.array([pod.priority for pod in listed], dtype=np.int64)
+        started = np.array([started_us(pod.pod) for pod in listed], dtype=np.int64)
+        owner = np.repeat(np.arange(len(self.rows)), self._counts)
+        counted_from = np.where(started == NOT_STARTED, preemptor.now_us, started)
+        order = np.lexsort((counted_from, -priority, owner))
+        self._pods = [listed[at] for at in order.tolist()]
+        self._priority: Ints = priority[order]
+        self._said_to_start: Ints = started[order]
+        self._started: Ints = counted_from[order]
         self._owner: Indices = owner  # rows stay together
-        self._counts = lower.counts
-        self._first: Indices = np.cumsum(lower.counts) - lower.counts
+        self._first: Indices = np.cumsum(self._counts) - self._counts
         self._rank_of: Indices = np.arange(len(owner)) - self._first[owner]
 
     def _pods_of(self, index: int) -> list[PodInfo]:
         """The potential victims on the index-th row."""
         start = int(self._first[index])
-        pods = self._lower.pods
-        return [pods[at] for at in self._order[start : start + int(self._counts[index])].tolist()]
+        return self._pods[start : start + int(self._counts[index])]
 
     def _find_violating(self, budgets: Budgets) -> Mask | None:
         if budgets.is_empty:
@@ -173,20 +175,10 @@ class VictimColumns:
 
     def _find_amounts(self) -> tuple[Ints, dict[int, int]]:
         """Amounts that each pod frees, (pods, resources), and the column of each resource."""
-        native = self._lower.amounts[:, self._order].T
-        column_of = {resource: resource for resource in range(NATIVE_RESOURCES)}
-        if not self._lower.have_scalars:
-            return native, column_of
-        scalars: dict[int, Ints] = {}
         resource_index = self._preemptor.framework.handle.table.resource_index
-        for place, at in enumerate(self._order.tolist()):
-            for name, amount in self._lower.pods[at].requests.scalars.items():
-                resource = resource_index.get(name)
-                if resource is not None:
-                    column = scalars.setdefault(resource, np.zeros(len(native), np.int64))
-                    column[place] = amount
-        column_of |= {resource: NATIVE_RESOURCES + at for at, resource in enumerate(scalars)}
-        return np.column_stack((native, *scalars.values())), column_of
+        amounts = amounts_of(self._pods, resource_index)
+        column_of = {resource: at for at, resource in enumerate(amounts)}
+        return np.column_stack([*amounts.values()]), column_of
 
     # -- reprieve ----------------------------------------------------------------------------------
 
@@ -305,7 +297,7 @@ class VictimColumns:
     @property
     def started_before_now(self) -> Mask:
         """Rows where all started victims started before now, so their order will not change."""
-        latest: Ints = np.maximum.reduceat(self._lower.started, self._first)
+        latest: Ints = np.maximum.reduceat(self._said_to_start, self._first)
         return latest < self._preemptor.now_us
 
     def __len__(self) -> int:
@@ -319,31 +311,3 @@ class VictimColumns:
 
     def candidates(self) -> list[Candidate]:
         return [self.candidate(index) for index in range(len(self))]
-
-
-class LowerPods:
-    """The pods below a priority on some rows: row after row, in table order."""
-
-    def __init__(self, table: NodeTable, rows: Indices, priority: int) -> None:
-        pods: list[PodInfo] = []
-        counts: list[int] = []
-        for row in rows.tolist():
-            lower = [pod for pod in table.pods[row].values() if pod.priority < priority]
-            pods += lower
-            counts.append(len(lower))
-        requests = [pod.requests for pod in pods]
-        self.pods = pods
-        self.counts: Indices = np.array(counts, dtype=np.intp)
-        """Number of pods per row."""
-        self.priority: Ints = np.array([pod.priority for pod in pods], dtype=np.int64)
-        self.started: Ints = np.array([started_us(pod.pod) for pod in pods], dtype=np.int64)
-        self.amounts: Ints = np.array(
-            (
-                [request.milli_cpu for request in requests],
-                [request.memory for request in requests],
-                [request.ephemeral_storage for request in requests],
-            ),
-            dtype=np.int64,
-        )
-        """Requests, (resources, pods), in the order of the table's resource index."""
-        self.have_scalars = any(request.scalars for request in requests)

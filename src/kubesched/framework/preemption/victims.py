@@ -26,7 +26,7 @@ from kubesched.framework.preemption.budgets import Budgets
 from kubesched.framework.preemption.importance import MoreImportant, by_importance
 from kubesched.framework.preemption.units import Unit, Units, violating_first
 from kubesched.framework.runtime import Framework
-from kubesched.framework.runtime.filter import is_row_local, pod_dependent_filters
+from kubesched.framework.runtime.filter import CaringPlugins, pod_dependent_filters
 from kubesched.framework.runtime.nominated import filter_node_with_nominated
 from kubesched.framework.runtime.pre_filter import run_add_pod, run_remove_pod
 from kubesched.framework.status import Status, error_status, unresolvable
@@ -88,7 +88,8 @@ class Preemptor:
         """A caller that knows the scopes may set them."""
         framework, state, pod = self.framework, self.state, self.pod.pod
         return Scopes(
-            is_row_local(framework, state, pod), pod_dependent_filters(framework, state, pod)
+            CaringPlugins(framework, state, pod).are_row_local,
+            pod_dependent_filters(framework, state, pod),
         )
 
 

@@ -6,15 +6,19 @@ computed on demand (`FilterOutcome.status_at`): most rejections are never report
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
 
+from kubesched.api.affinity_terms import AffinityTerms
 from kubesched.api.core_v1 import Pod
 from kubesched.base.logs import get_logger
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.engine import InTreePlugin, TopologyKeys
 from kubesched.framework.interfaces import FilterPlugin
 from kubesched.framework.nodes.columns import Ids, Indices, Mask
+from kubesched.framework.nodes.pods import PodInfo, label_key_of
 from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.rules import Scope
 from kubesched.framework.runtime.framework import Framework
@@ -114,24 +118,59 @@ def what_if_scope(plugin: FilterPlugin, state: CycleState, pod: Pod) -> Scope:
     return Scope.CLUSTER if rule is None else rule.depends_on
 
 
-def is_row_local(framework: Framework, state: CycleState, pod: Pod) -> bool:
-    """True if every node's verdict depends only on that node and its pods, and comes in columns.
-
-    What-ifs for many nodes can then be evaluated together.
-    """
-    skipped = state.skip_filter_plugins
-    return not any(
-        p.has_extensions and p.name not in skipped for p in framework.pre_filter
-    ) and all(
-        plugin.filters_columns and what_if_scope(plugin, state, pod) is not Scope.CLUSTER
-        for plugin in framework.filter
-        if plugin.name not in skipped
-    )
-
-
 def pod_dependent_filters(framework: Framework, state: CycleState, pod: Pod) -> list[FilterPlugin]:
     """The filters whose verdict on a node can change when pods are added or removed."""
     return [p for p in framework.filter if what_if_scope(p, state, pod) is not Scope.NODE]
+
+
+class CaringPlugins:
+    """The plugins that need `remove_pod` calls during what-ifs, and the pods they track."""
+
+    def __init__(self, framework: Framework, state: CycleState, pod: Pod) -> None:
+        skipped = state.skip_filter_plugins
+        self._state, self._pod = state, pod
+        self._plugins = [
+            p for p in framework.pre_filter if p.has_extensions and p.name not in skipped
+        ]
+        caring = {p.name for p in self._plugins}
+        self._known: dict[Hashable, tuple[TopologyKeys, AffinityTerms | None]] = {}
+        """By labels and identity of the terms, which pods of a class share; kept alive here."""
+        self.can_tell = all(
+            plugin.filters_columns
+            and (plugin.name in caring or what_if_scope(plugin, state, pod) is not Scope.CLUSTER)
+            for plugin in framework.filter
+            if plugin.name not in skipped
+        )
+        """True if all filters that are not row-local implement `keys_affected_by`."""
+
+    @property
+    def are_row_local(self) -> bool:
+        """True if every node's verdict depends only on that node and its pods, and is in columns.
+
+        What-ifs for many nodes can then be evaluated together.
+        """
+        return self.can_tell and not self._plugins
+
+    def care(self, pod: PodInfo) -> bool:
+        return self.keys_affected_by(pod) != set()
+
+    def keys_affected_by(self, pod: PodInfo) -> TopologyKeys:
+        """The topology keys in whose domains a pod may change verdicts."""
+        terms = None if pod.pod.spec.affinity is None else pod.affinity_terms
+        alike = (pod.label_key or label_key_of(pod.pod), id(terms))
+        known = self._known.get(alike)
+        if known is None:
+            known = self._known[alike] = (self._ask(pod), terms)
+        return known[0]
+
+    def _ask(self, pod: PodInfo) -> TopologyKeys:
+        asked = [p for p in self._plugins if isinstance(p, InTreePlugin)]
+        answers = [p.keys_affected_by(self._state, self._pod, pod) for p in asked]
+        return union(answers) if len(asked) == len(self._plugins) else None
+
+
+def union(answers: Sequence[TopologyKeys]) -> TopologyKeys:
+    return None if None in answers else {key for keys in answers for key in keys or ()}
 
 
 def run_filters(

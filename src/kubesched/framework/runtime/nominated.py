@@ -23,7 +23,7 @@ from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nodes.priorities import PriorityIndex, RequestSums
 from kubesched.framework.nodes.views import BulkWhatIfColumns, NodeColumns
-from kubesched.framework.runtime.filter import FilterOutcome, is_row_local, run_filters
+from kubesched.framework.runtime.filter import CaringPlugins, FilterOutcome, run_filters
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.pre_filter import run_add_pod
 from kubesched.framework.status import Status
@@ -236,14 +236,25 @@ def filter_contested(
     indices = rivals.among(rows)
     if not len(indices):
         return None
-    rows = rows[indices]
-    if is_row_local(framework, state, pod.pod):
-        return indices, run_filters(framework, state, pod.pod, rivals.columns(rows))
-    codes = np.zeros(len(indices), dtype=np.int32)
+    rows, caring = rows[indices], CaringPlugins(framework, state, pod.pod)
+    alone = np.full(len(rows), not caring.can_tell)
+    if caring.can_tell and not caring.are_row_local:
+        alone[:] = [any(map(caring.care, rivals.pods_at(row))) for row in rows.tolist()]
+    together = np.flatnonzero(~alone)
+    outcome = run_filters(framework, state, pod.pod, rivals.columns(rows[together]))
+    if len(together) == len(rows) and (outcome.error is None or caring.are_row_local):
+        return indices, outcome
+    codes = np.zeros(len(rows), dtype=np.int32)
     statuses: list[Status] = []
-    for at, row in enumerate(rows.tolist()):
-        node = NodeColumns(nodes.table, np.array([row]))
-        status = _filter_with(framework, state, pod, node, rivals.pods_at(row))
+    if outcome.error is not None:
+        alone[:] = True  # to find the first node at which a filter fails
+    elif not outcome.passing.all():
+        failing = np.flatnonzero(~outcome.passing)
+        ids, statuses = outcome.classify(failing)
+        codes[together[failing]] = ids + 1
+    for at in np.flatnonzero(alone).tolist():
+        node = NodeColumns(nodes.table, rows[at : at + 1])
+        status = _filter_with(framework, state, pod, node, rivals.pods_at(int(rows[at])))
         if status is not None:
             if not status.is_rejected:
                 return indices, FilterOutcome(codes == 0, status)

@@ -139,9 +139,7 @@ class GroupCycles:
             await self._post_filter(framework, shared, root, results)
         return results, root_status
 
-    def placing(
-        self, framework: Framework, shared: GroupCycle, *, full_states: bool = False
-    ) -> Placing:
+    def placing(self, framework: Framework, shared: GroupCycle) -> Placing:
         return Placing(
             framework=framework,
             cycle=self.cycle,
@@ -152,7 +150,6 @@ class GroupCycles:
             random=self.random,
             scheduling_cycle=self.queue.scheduling_cycle,
             by_topology=self.by_topology,
-            full_states=full_states,
         )
 
     # -- before placing ----------------------------------------------------------------------------
@@ -248,7 +245,7 @@ class GroupCycles:
         self, framework: Framework, shared: GroupCycle, root: GroupNode, results: Results
     ) -> None:
         async def place() -> tuple[Sequence[PlacedPod], Status]:
-            again = await self.placing(framework, GroupCycle(), full_states=True).run(root)
+            again = await self.placing(framework, GroupCycle()).run(root)
             placed = [
                 pod
                 for leaf in root.leaves()

@@ -9,7 +9,6 @@ so that neither watch events nor failed bindings change them.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -59,17 +58,12 @@ class Placing:
     random: Random
     scheduling_cycle: int
     by_topology: bool
-    full_states: bool = False
-    """Every plugin evaluates every member: preemption needs their states."""
     results: dict[GroupKey, GroupResult] = field(default_factory=dict)
     trials: dict[GroupKey, list[tuple[Placement, GroupResult]]] = field(default_factory=dict)
     """What came out in each placement, of every group."""
 
     def __post_init__(self) -> None:
         self._whole = self.cycle.algorithm
-        if self.full_states:
-            self._whole = copy(self.cycle.algorithm)
-            self._whole.engine = None
         plugins = self.framework.plugins
         self._feasible = [each for each in plugins if isinstance(each, PlacementFeasiblePlugin)]
         self._generate: Sequence[PlacementGeneratePlugin] = self.framework.at("placementGenerate")
@@ -88,8 +82,6 @@ class Placing:
             return self.results
         finally:
             _revert(undo)
-            # The walk over the nodes goes on where this one ended.
-            self.cycle.algorithm.next_start = self._whole.next_start
 
     async def _place(self, node: GroupNode, within: Placement, undo: list[Undo]) -> GroupResult:
         if node.key.is_composite or self.by_topology:

@@ -29,10 +29,12 @@ def beyond_their_node(rng: Random) -> dict[str, Any]:
     )
 
 
-def victims_of(seed: int) -> tuple[list[str], dict[str, str]]:
+def victims_of(seed: int, *, with_engine: bool = True) -> tuple[list[str], dict[str, str]]:
     """The pods that a gang evicts in a random cluster, in order, and its nominations."""
     rng = Random(seed)
     with Groups() as world:
+        if not with_engine:
+            world.assembly.scheduler.cycle.algorithm.engine = None
         for number in range(rng.randint(2, 6)):
             zones = rng.choice(({"zone": "a"}, {"zone": "b"}, {}))
             world.node(f"n{number}", rng.randint(2, 6), **zones)
@@ -67,6 +69,12 @@ def test_units_tried_in_rounds_equal_those_tried_against_all_members(part, monke
     in_rounds = [victims_of(seed) for seed in SEEDS[part::10]]
     monkeypatch.setattr(Reprieve, "_keys_affected_by", lambda *_: None)
     assert [victims_of(seed) for seed in SEEDS[part::10]] == in_rounds
+
+
+@pytest.mark.parametrize("part", range(10))
+def test_members_placed_by_answers_of_their_class_evict_the_same(part):
+    by_class = [victims_of(seed) for seed in SEEDS[part::10]]
+    assert [victims_of(seed, with_engine=False) for seed in SEEDS[part::10]] == by_class
 
 
 def test_these_clusters_have_victims_with_and_without_the_shortcut(monkeypatch):

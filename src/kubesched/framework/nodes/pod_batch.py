@@ -1,0 +1,54 @@
+"""Pods as columns: what they request, and how many of them leave a table and come back together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from kubesched.api.host_ports import HostPort
+from kubesched.framework.nodes.columns import Indices, Ints
+from kubesched.framework.nodes.pods import PodInfo
+
+
+def amounts_of(pods: Sequence[PodInfo], resource_index: Mapping[str, int]) -> dict[int, Ints]:
+    """By resource, what each pod requests; CPU, memory and storage come first."""
+    requests = [pod.requests for pod in pods]
+    native = [(each.milli_cpu, each.memory, each.ephemeral_storage) for each in requests]
+    amounts = dict(enumerate(np.array(native, dtype=np.int64).reshape(-1, 3).T))
+    for name in {name for each in requests for name in each.scalars} & resource_index.keys():
+        asked_for = [each.scalars.get(name, 0) for each in requests]
+        amounts[resource_index[name]] = np.array(asked_for, dtype=np.int64)
+    return amounts
+
+
+class PodBatch:
+    """Pods that are out of a table for a while, counted once for both ways."""
+
+    def __init__(
+        self, pods: Sequence[PodInfo], rows: Sequence[int], resource_index: Mapping[str, int]
+    ) -> None:
+        """`rows` has the row of each pod."""
+        self.pods = pods
+        self.rows: Indices = np.array(rows, dtype=np.intp)
+        self.amounts = amounts_of(pods, resource_index)
+        nonzero = [pod.nonzero_requests for pod in pods]
+        self.nonzero: Ints = np.array(nonzero, dtype=np.int64).reshape(-1, 2).T
+        priorities = np.array([pod.priority for pod in pods], dtype=np.int64)
+        order = priorities.argsort(kind="stable")
+        values, starts = np.unique(priorities[order], return_index=True)
+        self.by_priority = dict(zip(values.tolist(), np.split(order, starts)[1:], strict=True))
+        """The indices of the pods of each priority."""
+        self.listed: dict[int, dict[str, PodInfo]] = {}
+        """The pods of the rows as the table listed them."""
+        self.label_classes = [pod.label_class for pod in pods]
+        self.by_class = Counter(zip(self.label_classes, rows, strict=True))
+        """Number of pods by label class and row."""
+        self.with_terms = [(p, at) for p, at in zip(pods, rows, strict=True) if p.pod.spec.affinity]
+        self.claims = [(c, at) for p, at in zip(pods, rows, strict=True) for c in p.claims]
+        self.ports: dict[HostPort, set[int]] = {}
+        """The rows by port; while the pods are out, only those on which it was in use."""
+        for pod, row in zip(pods, rows, strict=True):
+            for port in pod.host_ports:
+                self.ports.setdefault(port, set()).add(row)
