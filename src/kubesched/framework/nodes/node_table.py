@@ -477,9 +477,9 @@ class NodeTable:
         """(row, pod) of every pod on an existing node, in row order."""
         return ((row, pod) for row, pods in enumerate(self.pods) for pod in pods.values())
 
-    def pods_below(self, priority: int) -> Below | None:
-        """Sums over the pods below a priority, per row; None if there are too many priorities."""
-        return self.priorities.below(priority)
+    def pods_below(self, priority: int) -> Below:
+        """Sums over the pods below a priority, per row."""
+        return self.priorities.below(priority, lambda row: self.pods[row].values())
 
     # -- columns on demand -------------------------------------------------------------------------
 

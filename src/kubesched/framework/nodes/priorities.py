@@ -7,16 +7,20 @@ Invariant: for every priority, columns equal a recount over the pods on nodes (`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Final
 
 import numpy as np
 
 from kubesched.framework.nodes.columns import Indices, IntColumn, Ints, Rows
+from kubesched.framework.nodes.pod_batch import amounts_of
 from kubesched.framework.nodes.pods import PodInfo
 
 PRIORITY_LIMIT: Final = 64
 """Maximum number of priorities with columns (32 bytes per row each). Others are only counted."""
+
+PodsAt = Callable[[int], Iterable[PodInfo]]
+"""Row -> its pods."""
 
 _CPU, _MEMORY, _EPHEMERAL_STORAGE, _NATIVE_RESOURCES = 0, 1, 2, 3
 
@@ -126,11 +130,11 @@ class PriorityIndex:
 
     # -- lookup ------------------------------------------------------------------------------------
 
-    def below(self, priority: int) -> Below | None:
-        """The pods below a priority; None if priorities lack columns."""
-        if self._overflow:
-            return None
-        return Below(self._capacity, [sums for p, sums in self._sums.items() if p < priority])
+    def below(self, priority: int, pods_at: PodsAt) -> Below:
+        """The pods below a priority; `pods_at` lists the pods of a row."""
+        sums = [sums for other, sums in self._sums.items() if other < priority]
+        rest = {other for other in self._overflow if other < priority}
+        return Below(self._capacity, sums, rest, pods_at, self._resource_index)
 
     def has_below(self, priority: int) -> bool:
         """True if any pod on a node is below a priority."""
@@ -166,21 +170,46 @@ class PriorityIndex:
 class Below:
     """Number and requests of the pods below a priority, per row. Valid until the table changes."""
 
-    def __init__(self, capacity: int, sums: list[RequestSums]) -> None:
-        self._capacity = capacity
-        self._sums = sums
+    def __init__(
+        self,
+        capacity: int,
+        sums: Sequence[RequestSums],
+        rest: Set[int],
+        pods_at: PodsAt,
+        resource_index: Mapping[str, int],
+    ) -> None:
+        """Pods of the priorities in `rest`, which lack columns, are added up on demand."""
+        self._sums, self._rest = sums, rest
+        self._pods_at, self._resource_index = pods_at, resource_index
+        self._every_row: Indices = np.arange(capacity)
+        self._added_up: tuple[Rows, RequestSums] | None = None
 
     def pod_count(self, rows: Rows) -> Ints:
-        return self._total([sums.pod_count for sums in self._sums], rows)
+        return self._total([sums.pod_count.array[rows] for sums in self._sums], None, rows)
 
     def requested(self, resource: int, rows: Rows) -> Ints:
         columns = [sums.requested.get(resource) for sums in self._sums]
-        return self._total([column for column in columns if column is not None], rows)
+        tracked = [column.array[rows] for column in columns if column is not None]
+        return self._total(tracked, resource, rows)
 
-    def _total(self, columns: list[IntColumn], rows: Rows) -> Ints:
-        if not columns:
-            return np.zeros(self._capacity, dtype=np.int64)[rows]
-        total = columns[0].array[rows]
-        for column in columns[1:]:
-            total = total + column.array[rows]
+    def _total(self, tracked: list[Ints], resource: int | None, rows: Rows) -> Ints:
+        if self._rest:
+            sums = self._of_rest(rows)
+            tracked.append((sums.pod_count if resource is None else sums.column(resource)).array)
+        total = tracked[0] if tracked else np.zeros(len(self._every_row), dtype=np.int64)[rows]
+        for more in tracked[1:]:
+            total = total + more
         return total
+
+    def _of_rest(self, rows: Rows) -> RequestSums:
+        """Sums by index into `rows`; kept, because several resources are asked for in a row."""
+        if self._added_up is None or self._added_up[0] is not rows:
+            at_rows = [self._pods_at(row) for row in self._every_row[rows].tolist()]
+            at = [
+                (i, p) for i, pods in enumerate(at_rows) for p in pods if p.priority in self._rest
+            ]
+            amounts = amounts_of([pod for _, pod in at], self._resource_index)
+            sums = RequestSums(len(at_rows))
+            sums.add_columns(np.array([i for i, _ in at], dtype=np.intp), amounts, 1)
+            self._added_up = rows, sums
+        return self._added_up[1]

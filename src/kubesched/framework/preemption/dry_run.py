@@ -92,8 +92,6 @@ class KeptDryRuns:
         memo = preemptor.state.class_memo
         if memo is None or is_nominated(preemptor.framework, preemptor.pod):
             return None
-        if self._table.pods_below(preemptor.pod.priority) is None:
-            return None
         known: DryRun | None = memo.get(self._key)
         if known is not None and known.follow(preemptor, budgets):
             return known
@@ -128,13 +126,9 @@ class DryRun:
         basis: Basis | None = None,
         together: bool = True,
     ) -> None:
-        """Without `together` every node is evaluated alone, with the same outcome.
-
-        So it is in a cluster with too many priorities for sums by priority.
-        """
+        """Without `together` every node is evaluated alone, with the same outcome."""
         table = self._table = preemptor.framework.handle.table
         self._below = table.pods_below(preemptor.pod.priority)
-        together = together and self._below is not None
         self._preemptor = preemptor
         self._scopes = preemptor.scopes
         self._budgets = budgets
@@ -234,7 +228,7 @@ class DryRun:
 
         Rows rejected here get no `remove_pod` call, so an error from it is not reported.
         """
-        if not self._rules.go_by_priority or self._below is None:
+        if not self._rules.go_by_priority:
             return rows
         has_some = self._below.pod_count(rows) > 0
         self._verdicts[rows[~has_some]] = _NO_VICTIMS
@@ -267,7 +261,6 @@ class DryRun:
         if not len(rows):
             return rows
         preemptor = self._preemptor
-        assert self._below is not None, "rows are tried alone without sums by priority"
         view = without_lower(self._table, rows, self._below, preemptor.pod.priority)
         outcome = filter_what_if(preemptor, view, self._rivals, plugins)
         failing = np.flatnonzero(~outcome.passing)

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kubesched.api.core_v1 import Pod
 from kubesched.framework.extenders import Victims
 from kubesched.framework.groups.states import GroupStates
 from kubesched.framework.groups.tree import GroupNode, Nominations, PlaceGroup
 from kubesched.framework.nominating_info import NominatingInfo
 from kubesched.framework.preemption.budgets import Budgets
-from kubesched.framework.preemption.executor import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
+from kubesched.framework.preemption.evaluator import is_terminating_by_preemption
 from kubesched.framework.preemption.reprieve import Reprieve, Trial
 from kubesched.framework.preemption.units import Units, violating_first
 from kubesched.framework.runtime import Framework
@@ -96,17 +95,8 @@ class GroupPreemptor:
         for name in {pod.status.nominated_node_name for pod in self._members}:
             row = table.row_of.get(name)
             for pod in table.pods[row].values() if row is not None else ():
-                if _is_being_preempted(pod.pod) and (
+                if is_terminating_by_preemption(pod.pod) and (
                     self._units.priority_of(pod.pod) < self._group.priority
                 ):
                     return True
         return False
-
-
-def _is_being_preempted(pod: Pod) -> bool:
-    return pod.metadata.deletion_timestamp is not None and any(
-        condition.type == DISRUPTION_TARGET
-        and condition.status == "True"
-        and condition.reason == PREEMPTION_BY_SCHEDULER
-        for condition in pod.status.conditions or ()
-    )

@@ -10,7 +10,7 @@ columns and, where the pod's filters allow, all such nodes are evaluated togethe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -45,7 +45,7 @@ class Rivals:
         self._priority = priority
         self._own = own
         self._requested: dict[int, Ints] = {}
-        self._pod_count = nominated.sum_of(lambda _pod: 1, None, priority, own)
+        self._pod_count = nominated.sum_of(None, priority, own)
 
         self.rows: Indices = np.flatnonzero(self._pod_count)
         """The rows with rivals, in ascending order."""
@@ -61,10 +61,7 @@ class Rivals:
         """The rivals' requests."""
         known = self._requested.get(resource)
         if known is None:
-            name = self._nominated.table.resource_name(resource)
-            known = self._nominated.sum_of(
-                lambda pod: pod.requests.get(name), resource, self._priority, self._own
-            )
+            known = self._nominated.sum_of(resource, self._priority, self._own)
             self._requested[resource] = known
         return known[rows]
 
@@ -133,29 +130,20 @@ class NominatedPods:
             self._rivals[pod.priority] = rivals if len(rivals.rows) else None
         return self._rivals[pod.priority]
 
-    def sum_of(
-        self,
-        amount: Callable[[PodInfo], int],
-        resource: int | None,
-        priority: int,
-        without: PodInfo | None,
-    ) -> Ints:
+    def sum_of(self, resource: int | None, priority: int, without: PodInfo | None) -> Ints:
         """Per row, requests (or for None, number) of the pods of at least that priority."""
-        rows = slice(0, self.table.high_water)
-        sums = self._sums
-        below = self._priorities.below(priority)
-        if below is None:
-            total = np.zeros(self.table.high_water, dtype=np.int64)
-            for row, pods in self._by_row.items():
-                total[row] = sum(amount(pod) for pod in pods if pod.priority >= priority)
-        elif resource is None:
+        table, sums = self.table, self._sums
+        rows = slice(0, table.high_water)
+        below = self._priorities.below(priority, self.pods_at)
+        if resource is None:
             total = sums.pod_count.array[rows] - below.pod_count(rows)
         elif resource in sums.requested:
             total = sums.requested[resource].array[rows] - below.requested(resource, rows)
         else:
-            return np.zeros(self.table.high_water, dtype=np.int64)
+            return np.zeros(table.high_water, dtype=np.int64)
         if without is not None and without.priority >= priority:
-            total[self._by_uid[without.uid][0]] -= amount(without)
+            asks = 1 if resource is None else without.requests.get(table.resource_name(resource))
+            total[self._by_uid[without.uid][0]] -= asks
         return total
 
     def _sync(self) -> None:

@@ -41,8 +41,10 @@ def recount(table: NodeTable, priority: int, resource: int | None):
     return counts
 
 
+@pytest.mark.parametrize("limit", [64, 2, 0])
 @pytest.mark.parametrize("seed", range(20))
-def test_sums_equal_a_recount(seed: int) -> None:
+def test_sums_equal_a_recount(seed: int, limit: int, monkeypatch) -> None:
+    monkeypatch.setattr(priorities_module, "PRIORITY_LIMIT", limit)
     rng = Random(seed)
     table = NodeTable(2)
     cache = Cache(table)
@@ -64,29 +66,11 @@ def test_sums_equal_a_recount(seed: int) -> None:
     rows = np.arange(table.high_water)
     for priority in (-3, 0, 1, 5, 6, 2_000_000_001):
         below = table.pods_below(priority)
-        assert below is not None
         assert below.pod_count(rows).tolist() == recount(table, priority, None).tolist()
         for resource in table.requested:
             expected = recount(table, priority, resource).tolist()
             assert below.requested(resource, rows).tolist() == expected
-
-
-def test_with_too_many_priorities_nothing_is_claimed(monkeypatch) -> None:
-    monkeypatch.setattr(priorities_module, "PRIORITY_LIMIT", 3)
-    table = NodeTable(2)
-    cache = Cache(table)
-    cache.add_node(make_node("n").build())
-    pods = [make_pod(f"p{n}").priority(n).on("n").build() for n in range(5)]
-    for pod in pods:
-        cache.add_pod(pod)
-    assert table.pods_below(3) is None
-    cache.check_invariants()
-    for pod in pods[3:]:
-        cache.remove_pod(pod)
-    below = table.pods_below(2)
-    assert below is not None, "with few priorities left sums are given again"
-    assert below.pod_count(np.array([0])).tolist() == [2]
-    cache.check_invariants()
+            assert below.requested(resource, rows[::2]).tolist() == expected[::2]
 
 
 def test_drift_is_noticed() -> None:
