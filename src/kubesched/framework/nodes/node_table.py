@@ -43,7 +43,7 @@ from kubesched.framework.nodes.pod_batch import PodBatch
 from kubesched.framework.nodes.pod_index import PodIndex
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nodes.ports import HostPortIndex
-from kubesched.framework.nodes.priorities import Below, PriorityIndex
+from kubesched.framework.nodes.priorities import Below, PriorityIndex, RequestSums
 
 CPU, MEMORY, EPHEMERAL_STORAGE = 0, 1, 2
 """Indices of the resources in every table. A scalar resource gets the next free index."""
@@ -81,10 +81,11 @@ class NodeTable:
         self._compared: set[str] = set()
         """Resources that keep their columns even if no node offers them."""
         self.allocatable = {index: IntColumn(capacity) for index in _NATIVE_RESOURCES.values()}
-        self.requested = {index: IntColumn(capacity) for index in _NATIVE_RESOURCES.values()}
+        self._sums = RequestSums(capacity)
+        self.requested = self._sums.requested
         self.nonzero_cpu = IntColumn(capacity)
         self.nonzero_memory = IntColumn(capacity)
-        self.pod_count = IntColumn(capacity)
+        self.pod_count = self._sums.pod_count
         self.allowed_pods = IntColumn(capacity)
 
         self._interned: dict[Hashable, InternedColumn[Any]] = {}
@@ -283,13 +284,12 @@ class NodeTable:
         self.alive = alive
         for column in (
             *self.allocatable.values(),
-            *self.requested.values(),
             self.nonzero_cpu,
             self.nonzero_memory,
-            self.pod_count,
             self.allowed_pods,
         ):
             column.grow(capacity)
+        self._sums.grow(capacity)
         for interned in self._interned.values():
             interned.grow(capacity)
         self._nowhere = _no_ids(capacity)
@@ -373,13 +373,11 @@ class NodeTable:
 
     def _account_batch(self, batch: PodBatch, sign: int) -> None:
         rows = batch.rows
-        for resource, amounts in batch.amounts.items():
-            np.add.at(self.requested[resource].array, rows, sign * amounts)
+        self._sums.add_columns(rows, batch.amounts, sign)
         for column, amounts in zip(
             (self.nonzero_cpu, self.nonzero_memory), batch.nonzero, strict=True
         ):
             np.add.at(column.array, rows, sign * amounts)
-        np.add.at(self.pod_count.array, rows, sign)
         for priority, part in batch.by_priority.items():
             amounts_of_part = {index: each[part] for index, each in batch.amounts.items()}
             self.priorities.add_columns(priority, rows[part], amounts_of_part, sign)
@@ -437,20 +435,10 @@ class NodeTable:
         }
 
     def _account(self, pod: PodInfo, row: int, sign: int) -> None:
-        requests = pod.requests
-        requested = self.requested
-        requested[CPU].add(row, sign * requests.milli_cpu)
-        requested[MEMORY].add(row, sign * requests.memory)
-        if requests.ephemeral_storage:
-            requested[EPHEMERAL_STORAGE].add(row, sign * requests.ephemeral_storage)
-        for name, amount in requests.scalars.items():
-            index = self.resource_index.get(name)
-            if index is not None:
-                requested[index].add(row, sign * amount)
+        self._sums.add(pod, row, sign, self.resource_index)
         cpu, memory = pod.nonzero_requests
         self.nonzero_cpu.add(row, sign * cpu)
         self.nonzero_memory.add(row, sign * memory)
-        self.pod_count.cells[row] += sign
         self.priorities.add(pod, row, sign)
         for claim in pod.claims:
             self._count_claim(claim, row, sign)

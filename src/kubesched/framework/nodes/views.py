@@ -352,12 +352,12 @@ class WhatIfColumns(NodeColumns):
         ports = list(wanted)
         taken = super().port_conflicts(ports)
         # Removed pods only free ports: recheck live conflicts and rows with added pods.
-        for index in {*np.flatnonzero(taken).tolist(), *self._with_more_ports()}:
+        for index in {*np.flatnonzero(taken).tolist(), *self._with_more_ports(ports)}:
             taken[index] = any_conflict(ports, self.ports_at(index))
         return taken
 
-    def _with_more_ports(self) -> Iterable[int]:
-        """Indices where ports may be in use that are free in the table."""
+    def _with_more_ports(self, wanted: list[HostPort]) -> Iterable[int]:
+        """Indices where a wanted port may be in use that is free in the table."""
         return self._ports
 
     def ports_at(self, index: int) -> set[HostPort]:
@@ -433,12 +433,15 @@ class BulkWhatIfColumns(WhatIfColumns):
         self._ports_of = ports
         self._takers = takers
 
-    def _with_more_ports(self) -> Iterable[int]:
+    def _with_more_ports(self, wanted: list[HostPort]) -> Iterable[int]:
         if self._takers is not None:
             return self._takers()
         if self._added_of is None:
             return ()
-        return [i for i in range(len(self)) if any(pod.host_ports for pod in self.added_at(i))]
+        more = (
+            [port for pod in self.added_at(i) for port in pod.host_ports] for i in range(len(self))
+        )
+        return [i for i, ports in enumerate(more) if ports and any_conflict(wanted, ports)]
 
     def ports_at(self, index: int) -> set[HostPort]:
         if self._ports_of is not None:

@@ -60,7 +60,7 @@ from kubesched.framework.preemption.victims import (
     select_victims,
 )
 from kubesched.framework.rules import Scope
-from kubesched.framework.runtime.filter import CaringPlugins, what_if_scope
+from kubesched.framework.runtime.filter import what_if_scope
 from kubesched.framework.runtime.nominated import is_nominated, rivals_of
 from kubesched.framework.status import Status
 
@@ -95,7 +95,7 @@ class KeptDryRuns:
         known: DryRun | None = memo.get(self._key)
         if known is not None and known.follow(preemptor, budgets):
             return known
-        if not preemptor.scopes.are_row_local:
+        if not preemptor.caring.are_row_local:
             return None
         rules = filter_rules(preemptor.framework, preemptor.state, preemptor.pod.pod).values()
         if not all(is_lasting(rule) for rule in rules):
@@ -130,7 +130,7 @@ class DryRun:
         table = self._table = preemptor.framework.handle.table
         self._below = table.pods_below(preemptor.pod.priority)
         self._preemptor = preemptor
-        self._scopes = preemptor.scopes
+        self._caring = preemptor.caring
         self._budgets = budgets
         self._rules = rules
         self._basis = basis
@@ -144,12 +144,8 @@ class DryRun:
         """Rows whose outcome is valid for this preemptor only."""
         self._is_hopeless = False
         """True if the last search found no candidate, and every verdict can be kept."""
-        self._is_local = together and rules.are_usual and self._scopes.are_row_local
-        self._caring = (
-            CaringPlugins(preemptor.framework, preemptor.state, preemptor.pod.pod)
-            if together and rules.are_usual and not self._is_local
-            else None
-        )
+        self._is_local = together and rules.are_usual and self._caring.are_row_local
+        self._goes_alone = not (together and rules.are_usual and self._caring.can_tell)
         self._screening = self._screening_plugins() if together else []
         self._rivals = rivals_of(preemptor.framework, preemptor.pod)
 
@@ -166,7 +162,7 @@ class DryRun:
             self._verdicts[self._verdicts == _CANDIDATE] = _UNKNOWN
         self._verdicts[[*rows, *self._passing]] = _UNKNOWN
         self._passing = []
-        preemptor.scopes = self._scopes
+        preemptor.caring = self._caring
         self._preemptor, self._budgets = preemptor, budgets
         self._below = self._table.pods_below(preemptor.pod.priority)
         self._rivals = rivals_of(preemptor.framework, preemptor.pod)
@@ -282,9 +278,9 @@ class DryRun:
     def _must_be_tried_alone(self, rows: Indices) -> Mask:
         if self._is_local:
             return np.zeros(len(rows), dtype=np.bool_)
-        caring = self._caring
-        if caring is None or not caring.can_tell:
+        if self._goes_alone:
             return np.ones(len(rows), dtype=np.bool_)
+        caring = self._caring
         pods, priority = self._table.pods, self._preemptor.pod.priority
         alone = np.array(
             [

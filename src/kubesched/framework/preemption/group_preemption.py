@@ -16,7 +16,7 @@ from kubesched.framework.nominating_info import NominatingInfo
 from kubesched.framework.preemption.budgets import Budgets
 from kubesched.framework.preemption.evaluator import is_terminating_by_preemption
 from kubesched.framework.preemption.reprieve import Reprieve, Trial
-from kubesched.framework.preemption.units import Units, violating_first
+from kubesched.framework.preemption.units import UnitKind, Units, violating_first
 from kubesched.framework.runtime import Framework
 from kubesched.framework.status import Code, Status, unresolvable, unschedulable
 
@@ -81,7 +81,7 @@ class GroupPreemptor:
         condemned = sorted((u for u in units if id(u) in evicted), key=lambda unit: unit.importance)
         pods = tuple(pod.pod for unit in condemned for pod in unit.pods)
         nominations = {each.pod.uid: NominatingInfo(True, each.node_name) for each in placed}
-        disrupted = sum(unit.is_group for unit in condemned)
+        disrupted = sum(unit.kind is not UnitKind.POD for unit in condemned)
         return GroupPreemption(nominations, Victims(pods, violations), disrupted)
 
     def _never_preempts(self) -> bool:

@@ -51,10 +51,6 @@ class Unit:
         self.importance = (-priority, -kind, -len(pods), earliest)
         """Sort key, most important first: priority, kind, size, earliest start."""
 
-    @property
-    def is_group(self) -> bool:
-        return self.kind is not UnitKind.POD
-
 
 class Units:
     """Finds the units of pods."""
@@ -66,7 +62,8 @@ class Units:
 
     def priority_of(self, pod: Pod) -> int:
         """The priority of the topmost group that is known, or of the pod itself."""
-        above = self._known_ancestors(pod)
+        key = group_of(pod)
+        above = () if key is None else self._known_ancestors(key)
         return (above[-1].spec.priority or 0) if above else (pod.spec.priority or 0)
 
     @cached_property
@@ -87,53 +84,49 @@ class Units:
         """The units that these pods belong to, each once."""
         seen: set[GroupKey] = set()
         for pod in pods:
-            if group_of(pod.pod) is None:
+            key = group_of(pod.pod)
+            if key is None:
                 yield Unit((pod,), pod.priority, UnitKind.POD, self._now_us)
                 continue
-            whole = self._evicted_with(pod.pod)
+            above = self._known_ancestors(key)
+            priority = (above[-1].spec.priority or 0) if above else pod.priority
+            whole = _evicted_as_one(above)
             if whole is None:
-                yield self._single(pod)
-            elif (key := key_of_group(whole)) not in seen:
-                seen.add(key)
-                yield self._group(table, pod, whole)
+                yield Unit((pod,), priority, UnitKind.POD_GROUP, self._now_us)
+            elif whole not in seen:
+                seen.add(whole)
+                pods_below = self._placed_below(table, whole)
+                is_composite = whole.is_composite and bool(pods_below)
+                kind = UnitKind.COMPOSITE_POD_GROUP if is_composite else UnitKind.POD_GROUP
+                yield Unit(pods_below or (pod,), priority, kind, self._now_us)
 
-    def _single(self, pod: PodInfo) -> Unit:
-        return Unit((pod,), self.priority_of(pod.pod), UnitKind.POD_GROUP, self._now_us)
-
-    def _group(self, table: NodeTable, pod: PodInfo, whole: Group) -> Unit:
-        key = key_of_group(whole)
+    def _placed_below(self, table: NodeTable, key: GroupKey) -> tuple[PodInfo, ...]:
         placed = (
             (table.row_of.get(each.spec.node_name), each.metadata.uid)
             for each in self._states.scheduled_pods_below(key)
         )
-        pods = tuple(
+        return tuple(
             found
             for row, uid in placed
             if row is not None and (found := table.pods[row].get(uid)) is not None
         )
-        if not pods:
-            return self._single(pod)
-        kind = UnitKind.COMPOSITE_POD_GROUP if key.is_composite else UnitKind.POD_GROUP
-        return Unit(pods, self.priority_of(pod.pod), kind, self._now_us)
 
-    def _evicted_with(self, pod: Pod) -> Group | None:
-        """The highest group above a pod that is disrupted as a whole."""
-        for group in reversed(self._known_ancestors(pod)):
-            mode = group.spec.disruption_mode
-            if mode is not None and mode.all is not None:
-                return group
-        return None
-
-    def _known_ancestors(self, pod: Pod) -> Sequence[Group]:
-        key = group_of(pod)
-        if key is None:
-            return ()
+    def _known_ancestors(self, key: GroupKey) -> Sequence[Group]:
         known = self._ancestors.get(key)
         if known is None:
             known = self._ancestors[key] = []
             with suppress(HierarchyError):  # what was found before it counts
                 known.extend(self._states.ancestors(key))
         return known
+
+
+def _evicted_as_one(ancestors: Sequence[Group]) -> GroupKey | None:
+    """The highest group that is disrupted as a whole."""
+    for group in reversed(ancestors):
+        mode = group.spec.disruption_mode
+        if mode is not None and mode.all is not None:
+            return key_of_group(group)
+    return None
 
 
 def violating_first(units: Sequence[Unit], budgets: Budgets) -> list[tuple[Unit, int]]:

@@ -213,7 +213,7 @@ class VictimColumns:
             self._preemptor,
             self._everywhere if len(at) == len(self.rows) else self._view(at),
             rivals,
-            self._preemptor.scopes.pod_dependent,
+            self._preemptor.caring.pod_dependent,
         )
         crowded = ~outcome.passing
         if crowded.any():

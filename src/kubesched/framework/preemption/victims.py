@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, NamedTuple
+from operator import attrgetter
+from typing import Final
 
 import numpy as np
 
@@ -24,9 +25,9 @@ from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nodes.views import NodeColumns, WhatIfColumns
 from kubesched.framework.preemption.budgets import Budgets
 from kubesched.framework.preemption.importance import MoreImportant, by_importance
-from kubesched.framework.preemption.units import Unit, Units, violating_first
+from kubesched.framework.preemption.units import Unit, UnitKind, Units, violating_first
 from kubesched.framework.runtime import Framework
-from kubesched.framework.runtime.filter import CaringPlugins, pod_dependent_filters
+from kubesched.framework.runtime.filter import CaringPlugins
 from kubesched.framework.runtime.nominated import filter_node_with_nominated
 from kubesched.framework.runtime.pre_filter import run_add_pod, run_remove_pod
 from kubesched.framework.status import Status, error_status, unresolvable
@@ -65,15 +66,6 @@ class VictimRules:
 USUAL_RULES: Final = VictimRules()
 
 
-class Scopes(NamedTuple):
-    """What the verdicts of a preemptor's filters depend on."""
-
-    are_row_local: bool
-    """A node's verdict depends on that node and its pods alone."""
-    pod_dependent: list[FilterPlugin]
-    """The filters to rerun when pods are added to or removed from a node."""
-
-
 @dataclass
 class Preemptor:
     """The pod that needs room, and its failed attempt."""
@@ -84,13 +76,9 @@ class Preemptor:
     now_us: int
 
     @cached_property
-    def scopes(self) -> Scopes:
-        """A caller that knows the scopes may set them."""
-        framework, state, pod = self.framework, self.state, self.pod.pod
-        return Scopes(
-            CaringPlugins(framework, state, pod).are_row_local,
-            pod_dependent_filters(framework, state, pod),
-        )
+    def caring(self) -> CaringPlugins:
+        """What the filters' verdicts depend on. A caller that knows it may set it."""
+        return CaringPlugins(self.framework, self.state, self.pod.pod)
 
 
 def no_victim_on(node_name: str) -> Status:
@@ -102,10 +90,8 @@ def select_victims(
     preemptor: Preemptor, row: int, budgets: Budgets, rules: VictimRules = USUAL_RULES
 ) -> Victims | Status:
     """The pods to evict from a node, possibly none, or a status if preemption does not help."""
-    if rules.select is not None:
-        return rules.select(OneNode(preemptor, row, budgets, rules))
-    one_node = OneNode if rules.units is None else _UnitsOnNode
-    return one_node(preemptor, row, budgets, rules).select()
+    node = OneNode(preemptor, row, budgets, rules)
+    return node.select() if rules.select is None else rules.select(node)
 
 
 class OneNode:
@@ -160,87 +146,7 @@ class OneNode:
         return Victims(tuple(pod.pod for pod in pods), pdb_violations)
 
     def select(self) -> Victims | Status:
-        possible = self._possible_victims()
-        for pod in possible:
-            failed = self.take(pod)
-            if failed is not None:
-                return failed
-        if not possible:
-            return NO_VICTIMS
-        status = self._filter()
-        if status is not None:
-            return status
-        ranked = self.ranked(possible)
-        violates = self._budgets.violated_by(ranked)
-        protected = [pod for pod, violating in zip(ranked, violates, strict=True) if violating]
-        free = [pod for pod, violating in zip(ranked, violates, strict=True) if not violating]
-        condemned = self._reprieve(protected)
-        if isinstance(condemned, Status):
-            return condemned
-        evicted = self._reprieve(free)
-        if isinstance(evicted, Status):
-            return evicted
-        gone = {pod.uid for pod in (*condemned, *evicted)}
-        victims = tuple(pod.pod for pod in ranked if pod.uid in gone)
-        return Victims(victims, len(condemned))
-
-    def _possible_victims(self) -> list[PodInfo]:
-        preemptor, is_eligible = self._preemptor.pod, self._rules.is_eligible
-        lower = [pod for pod in self._live.pods_at(0) if pod.priority < preemptor.priority]
-        if is_eligible is None or not lower:
-            return lower
-        node = self._live.info_at(0)
-        return [pod for pod in lower if is_eligible(node, pod, preemptor)]
-
-    def _reprieve(self, pods: Sequence[PodInfo]) -> list[PodInfo] | Status:
-        """Add pods back one by one; returns those that do not fit."""
-        evicted: list[PodInfo] = []
-        for pod in pods:
-            failed = self.put(pod)
-            if failed is not None:
-                return failed
-            status = self._filter(self._preemptor.scopes.pod_dependent)
-            if status is None:
-                continue
-            # Upstream: a filter error here counts as "no room" for this pod.
-            failed = self.take(pod)
-            if failed is not None:
-                return failed
-            evicted.append(pod)
-        return evicted
-
-    def _filter(self, plugins: list[FilterPlugin] | None = None) -> Status | None:
-        preemptor = self._preemptor
-        return filter_node_with_nominated(
-            preemptor.framework, self._state, preemptor.pod, self._view, plugins
-        )
-
-    def take(self, pod: PodInfo) -> Status | None:
-        """Remove a pod; an error of a plugin ends the selection on this node."""
-        self._view.take(0, pod)
-        preemptor = self._preemptor
-        return run_remove_pod(preemptor.framework, self._state, preemptor.pod.pod, pod, self._view)
-
-    def put(self, pod: PodInfo) -> Status | None:
-        """Put a pod back."""
-        preemptor = self._preemptor
-        failed = run_add_pod(preemptor.framework, self._state, preemptor.pod.pod, pod, self._view)
-        self._view.put(0, pod)
-        return failed
-
-
-class _UnitsOnNode(OneNode):
-    """Victims among groups: a group that is evicted as a whole brings its pods on other nodes."""
-
-    def select(self) -> Victims | Status:
-        units, preemptor = self._rules.units, self._preemptor.pod
-        assert units is not None, "units are selected by the rules for units"
-        table = self._live.table
-        lower = [
-            unit
-            for unit in units.of(table, self._live.pods_at(0))
-            if unit.priority < preemptor.priority
-        ]
+        lower = self._possible_victims()
         for unit in lower:
             failed = self._take_unit(unit)
             if failed is not None:
@@ -250,7 +156,10 @@ class _UnitsOnNode(OneNode):
         status = self._filter()
         if status is not None:
             return status
-        ranked = sorted(lower, key=lambda unit: unit.importance)
+        ranked = sorted(lower, key=attrgetter("importance"))
+        if self._rules.more_important is not None and self._rules.units is None:
+            order = {pod.uid: at for at, pod in enumerate(self.ranked([u.pods[0] for u in lower]))}
+            ranked = sorted(lower, key=lambda unit: order[unit.pods[0].uid])
         evicted: set[int] = set()
         violations = 0
         for unit, count in violating_first(ranked, self._budgets):
@@ -263,14 +172,34 @@ class _UnitsOnNode(OneNode):
         victims = tuple(pod.pod for unit in ranked if id(unit) in evicted for pod in unit.pods)
         return Victims(victims, violations)
 
+    def _possible_victims(self) -> list[Unit]:
+        """Of lower priority. A group evicted as a whole brings its pods on other nodes."""
+        rules, preemptor, pods = self._rules, self._preemptor.pod, self.pods
+        if rules.units is not None:
+            units = rules.units.of(self._live.table, pods)
+            return [unit for unit in units if unit.priority < preemptor.priority]
+        lower = [pod for pod in pods if pod.priority < preemptor.priority]
+        if rules.is_eligible is not None and lower:
+            node = self._live.info_at(0)
+            lower = [pod for pod in lower if rules.is_eligible(node, pod, preemptor)]
+        now_us = self._preemptor.now_us
+        return [Unit((pod,), pod.priority, UnitKind.POD, now_us) for pod in lower]
+
     def _can_stay(self, unit: Unit) -> bool | Status:
         for pod in unit.pods:
             failed = self.put(pod)
             if failed is not None:
                 return failed
-        if self._filter(self._preemptor.scopes.pod_dependent) is None:
+        # Upstream: a filter error here counts as "no room" for this unit.
+        if self._filter(self._preemptor.caring.pod_dependent) is None:
             return True
         return self._take_unit(unit) or False
+
+    def _filter(self, plugins: list[FilterPlugin] | None = None) -> Status | None:
+        preemptor = self._preemptor
+        return filter_node_with_nominated(
+            preemptor.framework, self._state, preemptor.pod, self._view, plugins
+        )
 
     def _take_unit(self, unit: Unit) -> Status | None:
         for pod in unit.pods:
@@ -280,23 +209,23 @@ class _UnitsOnNode(OneNode):
         return None
 
     def take(self, pod: PodInfo) -> Status | None:
-        elsewhere = self._elsewhere(pod)
-        if elsewhere is None:
-            return super().take(pod)
-        framework, preemptor = self._preemptor.framework, self._preemptor.pod.pod
-        return run_remove_pod(framework, self._state, preemptor, pod, elsewhere)
+        """Remove a pod; an error of a plugin ends the selection on this node."""
+        node = self._node_of(pod)
+        if node is self._view:
+            self._view.take(0, pod)
+        preemptor = self._preemptor
+        return run_remove_pod(preemptor.framework, self._state, preemptor.pod.pod, pod, node)
 
     def put(self, pod: PodInfo) -> Status | None:
-        elsewhere = self._elsewhere(pod)
-        if elsewhere is None:
-            return super().put(pod)
-        framework, preemptor = self._preemptor.framework, self._preemptor.pod.pod
-        return run_add_pod(framework, self._state, preemptor, pod, elsewhere)
+        """Put a pod back."""
+        preemptor, node = self._preemptor, self._node_of(pod)
+        failed = run_add_pod(preemptor.framework, self._state, preemptor.pod.pod, pod, node)
+        if node is self._view:
+            self._view.put(0, pod)
+        return failed
 
-    def _elsewhere(self, pod: PodInfo) -> NodeColumns | None:
-        """The node of a pod that is not on this one: only PreFilter states notice that it goes."""
+    def _node_of(self, pod: PodInfo) -> NodeColumns:
+        """Only PreFilter states notice that a pod of a group on another node goes."""
         table = self._live.table
         row = table.row_of[pod.pod.spec.node_name]
-        return (
-            None if row == int(self._live.row_indices()[0]) else NodeColumns(table, np.array([row]))
-        )
+        return self._view if row == self._live.row_at(0) else NodeColumns(table, np.array([row]))

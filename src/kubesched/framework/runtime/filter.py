@@ -118,13 +118,8 @@ def what_if_scope(plugin: FilterPlugin, state: CycleState, pod: Pod) -> Scope:
     return Scope.CLUSTER if rule is None else rule.depends_on
 
 
-def pod_dependent_filters(framework: Framework, state: CycleState, pod: Pod) -> list[FilterPlugin]:
-    """The filters whose verdict on a node can change when pods are added or removed."""
-    return [p for p in framework.filter if what_if_scope(p, state, pod) is not Scope.NODE]
-
-
 class CaringPlugins:
-    """The plugins that need `remove_pod` calls during what-ifs, and the pods they track."""
+    """What filters depend on in what-ifs: the plugins that track pods, and which pods."""
 
     def __init__(self, framework: Framework, state: CycleState, pod: Pod) -> None:
         skipped = state.skip_filter_plugins
@@ -132,24 +127,21 @@ class CaringPlugins:
         self._plugins = [
             p for p in framework.pre_filter if p.has_extensions and p.name not in skipped
         ]
-        caring = {p.name for p in self._plugins}
         self._known: dict[Hashable, tuple[TopologyKeys, AffinityTerms | None]] = {}
         """By labels and identity of the terms, which pods of a class share; kept alive here."""
+        scopes = {
+            p: what_if_scope(p, state, pod) for p in framework.filter if p.name not in skipped
+        }
+        self.pod_dependent = [p for p, scope in scopes.items() if scope is not Scope.NODE]
+        """The filters whose verdict on a node can change when pods are added or removed."""
+        asked = {p.name for p in self._plugins}
         self.can_tell = all(
-            plugin.filters_columns
-            and (plugin.name in caring or what_if_scope(plugin, state, pod) is not Scope.CLUSTER)
-            for plugin in framework.filter
-            if plugin.name not in skipped
+            p.filters_columns and (p.name in asked or scope is not Scope.CLUSTER)
+            for p, scope in scopes.items()
         )
         """True if all filters that are not row-local implement `keys_affected_by`."""
-
-    @property
-    def are_row_local(self) -> bool:
-        """True if every node's verdict depends only on that node and its pods, and is in columns.
-
-        What-ifs for many nodes can then be evaluated together.
-        """
-        return self.can_tell and not self._plugins
+        self.are_row_local = self.can_tell and not self._plugins
+        """True if a node's verdict depends only on that node and its pods, and is in columns."""
 
     def care(self, pod: PodInfo) -> bool:
         return self.keys_affected_by(pod) != set()

@@ -225,24 +225,16 @@ def filter_contested(
     if not len(indices):
         return None
     rows, caring = rows[indices], CaringPlugins(framework, state, pod.pod)
-    alone = np.full(len(rows), not caring.can_tell)
-    if caring.can_tell and not caring.are_row_local:
-        alone[:] = [any(map(caring.care, rivals.pods_at(row))) for row in rows.tolist()]
-    together = np.flatnonzero(~alone)
-    outcome = run_filters(framework, state, pod.pod, rivals.columns(rows[together]))
-    if len(together) == len(rows) and (outcome.error is None or caring.are_row_local):
-        return indices, outcome
-    codes = np.zeros(len(rows), dtype=np.int32)
+    pods = (pod for row in rows.tolist() for pod in rivals.pods_at(row))
+    if caring.are_row_local or (caring.can_tell and not any(map(caring.care, pods))):
+        outcome = run_filters(framework, state, pod.pod, rivals.columns(rows))
+        if outcome.error is None or caring.are_row_local:
+            return indices, outcome
+    codes = np.zeros(len(indices), dtype=np.int32)
     statuses: list[Status] = []
-    if outcome.error is not None:
-        alone[:] = True  # to find the first node at which a filter fails
-    elif not outcome.passing.all():
-        failing = np.flatnonzero(~outcome.passing)
-        ids, statuses = outcome.classify(failing)
-        codes[together[failing]] = ids + 1
-    for at in np.flatnonzero(alone).tolist():
-        node = NodeColumns(nodes.table, rows[at : at + 1])
-        status = _filter_with(framework, state, pod, node, rivals.pods_at(int(rows[at])))
+    for at, row in enumerate(rows.tolist()):
+        node = NodeColumns(nodes.table, np.array([row]))
+        status = _filter_with(framework, state, pod, node, rivals.pods_at(row))
         if status is not None:
             if not status.is_rejected:
                 return indices, FilterOutcome(codes == 0, status)
