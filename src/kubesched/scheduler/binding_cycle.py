@@ -58,7 +58,7 @@ second, and fewer than the client's connections, so that none waits for a connec
 """
 
 
-Spawn = Callable[[Assumed, Coroutine[Any, Any, None]], None]
+Spawn = Callable[[Assumed, Coroutine[Any, Any, None]], asyncio.Task[None]]
 """Runs the binding of a pod as a task."""
 T = TypeVar("T")
 
@@ -207,7 +207,9 @@ class BindingCycle:
         self._end_direct(direct)
         if outcome is not None:
             finish = partial(self._finish_direct, direct, outcome)
-            direct.spawn(assumed, self.run(assumed, finish, has_begun=True))
+            task = direct.spawn(assumed, self.run(assumed, finish, has_begun=True))
+            # Not in the coroutine, which never begins if the scheduler ends in this turn.
+            task.add_done_callback(lambda _task: self.slots.release())
             return
         try:
             self._bind_done(direct, None)
@@ -224,12 +226,9 @@ class BindingCycle:
     async def _finish_direct(
         self, direct: DirectBinding, outcome: BindOutcome, _assumed: Assumed
     ) -> Status | None:
-        try:
-            status = await finish_bind(direct.plugin, outcome)
-            self._bind_done(direct, status)
-            return status
-        finally:
-            self.slots.release()
+        status = await finish_bind(direct.plugin, outcome)
+        self._bind_done(direct, status)
+        return status
 
     def _bind_done(self, direct: DirectBinding, status: Status | None) -> None:
         assumed = direct.assumed

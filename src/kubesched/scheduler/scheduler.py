@@ -344,10 +344,11 @@ class Scheduler:
 
     def _spawn(
         self, group: asyncio.TaskGroup, assumed: Assumed, work: Coroutine[Any, Any, None]
-    ) -> None:
+    ) -> asyncio.Task[None]:
         task = group.create_task(work)
         self._bindings.add(task)
         task.add_done_callback(self._binding_done)
+        return task
 
     def _binding_done(self, task: asyncio.Task[None]) -> None:
         self._bindings.discard(task)

@@ -157,6 +157,18 @@ def test_a_refused_binding_is_undone_and_tried_again(world):
     assert set(started(world).open) == {"a"}, "after its backoff"
 
 
+def test_a_scheduler_that_ends_as_a_binding_fails_keeps_no_slot():
+    """Simulation seed 180: the task that was to deal with the failure never began."""
+    with Cluster() as world:
+        world.client.start_binding = Started(world)
+        world.add(make_node("n1").build(), make_pod("a").build())
+        world.settle()
+        slots = world.assembly.scheduler.binding.slots
+        assert slots.taken == 1
+        started(world).fail("a", Conflict("the pod is being deleted"))
+    assert slots.taken == 0
+
+
 def test_a_pod_that_was_deleted_and_restored_may_be_bound_twice_at_once(world):
     """Simulation seed 83: the cluster went back to an older revision while the answer was under
     way.

@@ -251,15 +251,9 @@ class Processes:
         return incarnation
 
     def _check_slots(self, ended: Incarnation) -> None:
-        """Bindings that were cancelled have given their slots back.
-
-        The one whose call was the last of a crashed process may not have begun to see its answer;
-        if it crashed in a write to its disk, no answer that was due then is seen.
-        """
+        """Bindings that were cancelled have given their slots back."""
         count = ended.process.assembly.scheduler.binding.slots.taken
-        if not ended.is_alive and ended.process.recorder is not None:
-            return
-        if count > (0 if ended.is_alive else 1):
+        if count:
             self._complaints.add(
                 "what a scheduler takes comes back", f"{ended.name} ended with {count} slots"
             )
