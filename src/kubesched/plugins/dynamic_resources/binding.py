@@ -86,8 +86,8 @@ class ClaimBinder:
         self._has_binding_conditions = has_binding_conditions
         self._keeps_pending = keeps_pending
         self._ignores_missing = ignores_missing
-        self._unanswered: set[str] = set()
-        """UIDs of in-flight claims whose allocation write got no response: it may be stored."""
+        self._unanswered: set[tuple[str, str]] = set()
+        """UIDs of claim and pod: the write of its allocation got no response and may be stored."""
         self._unreserving: dict[str, dict[asyncio.Event, None]] = {}
         """UID of a pod or group -> pending writes that release its earlier reservations."""
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -132,7 +132,7 @@ class ClaimBinder:
                 await self._wait_for_special_claim(info.claim)
         finally:
             in_flight_uid = _in_flight_uid(state, info)
-            if in_flight_uid not in self._unanswered:
+            if (in_flight_uid, pod.metadata.uid) not in self._unanswered:
                 if info.allocation is not None and not self._keeps_pending:
                     self._claims.remove_in_flight(in_flight_uid, pod.metadata.uid)
             elif not info.is_special:  # the special claim is deleted by `unreserve`
@@ -199,7 +199,7 @@ class ClaimBinder:
                     f"get updated claim {key_of(meta)} after conflict: {error}"
                 ) from error
             self._claims.assume(claim)
-            self._unanswered.discard(in_flight_uid)
+            self._unanswered.discard((in_flight_uid, pod.metadata.uid))
             if claim.metadata.uid != meta.uid:
                 # Another claim of this name: the devices were chosen for the old claim's requests.
                 raise ClaimBindingError(f"claim {key_of(meta)} got deleted in the meantime")
@@ -243,10 +243,10 @@ class ClaimBinder:
         )
         what = "reservation" if allocation is None else "allocation and reservation"
         if allocation is not None:
-            self._unanswered.add(in_flight_uid)
+            self._unanswered.add((in_flight_uid, pod.metadata.uid))
         with _explained(f"add {what} to claim {key}"):
             written = await self._client.update_status(structs.replace(claim, status=status))
-        self._unanswered.discard(in_flight_uid)
+        self._unanswered.discard((in_flight_uid, pod.metadata.uid))
         return written
 
     async def _look_up_unanswered(self, claim: ResourceClaim, pod: Pod) -> None:
@@ -259,7 +259,7 @@ class ClaimBinder:
         try:
             await self._assume_stored(claim)
         finally:
-            self._unanswered.discard(meta.uid)
+            self._unanswered.discard((meta.uid, pod.metadata.uid))
             self._claims.remove_in_flight(meta.uid, pod.metadata.uid)
         if self._handle.activate is not None:
             # The pod was rejected while the claim was in flight, and no event may have occurred
@@ -391,7 +391,7 @@ class ClaimBinder:
             # If not allocated by this attempt, the claim may be in flight for another pod: the
             # watch can show a write before its response arrives.
             is_mine = info.allocation is not None
-            if is_mine and in_flight_uid in self._unanswered:
+            if is_mine and (in_flight_uid, pod.metadata.uid) in self._unanswered:
                 if info.is_special:
                     delete = partial(self._delete_unanswered, info.claim, in_flight_uid, pod)
                     self._spawn(pod.metadata, delete, "delete special claim")
@@ -467,7 +467,7 @@ class ClaimBinder:
         try:
             await _until_answered(partial(self.delete, claim), claim, "Claim not deleted")
         finally:
-            self._unanswered.discard(in_flight_uid)
+            self._unanswered.discard((in_flight_uid, pod.metadata.uid))
             self._claims.remove_in_flight(in_flight_uid, pod.metadata.uid)
 
     async def deallocate(self, claim: ResourceClaim) -> None:

@@ -1,5 +1,8 @@
 """Device claims of pod groups (gate DRAWorkloadResourceClaims), and claims that members share."""
 
+import asyncio
+from typing import ClassVar
+
 import pytest
 from dra_objects import allocation, claim, device_class, resource_slice
 from group_scenarios import NV, PUS, Groups
@@ -8,6 +11,8 @@ from msgspec import structs
 from kubesched.api.meta import OwnerReference
 from kubesched.api.resource_v1 import ResourceClaim
 from kubesched.api.scheduling_v1beta1 import PodGroup, PodGroupResourceClaimStatus
+from kubesched.framework.interfaces import PreBindPlugin
+from kubesched.framework.status import Code, Status
 
 GATE = "DRAWorkloadResourceClaims"
 ENTRY = {"name": "shared", "resourceClaimName": "c"}
@@ -272,4 +277,41 @@ def test_a_group_deleted_while_it_waits_takes_no_device():
         world.settle()
         assert world.nodes_of("p1", "p2") == ["", ""]
         assert world.claim().status.allocation is None
+        assert world.holds_nothing()
+
+
+class RefusesLate(PreBindPlugin):
+    """Refuses each pod named here once, a second after it was chosen a node for."""
+
+    name = "RefusesLate"
+    refused: ClassVar[list[str]] = []
+
+    async def pre_bind(self, state, pod, node_name):
+        if pod.metadata.name not in self.refused:
+            return None
+        self.refused.remove(pod.metadata.name)
+        await asyncio.sleep(1)
+        return Status(Code.ERROR, ("not yet",))
+
+
+def test_a_member_gives_up_its_share_while_the_allocation_is_written_for_another(monkeypatch):
+    """Simulation seed 2636 with groups: the devices stayed in flight for a member that failed."""
+    monkeypatch.setattr(RefusesLate, "refused", ["p2"])
+    in_order = "[{name: RefusesLate}, {name: DynamicResources}]"
+    config = (
+        f"profiles: [{{plugins: {{preBind: {{disabled: [{{name: '*'}}], enabled: {in_order}}}}}}}]"
+    )
+    with Claims(4, gates=GATE, config=config, plugins=[RefusesLate]) as world:
+        update_status = world.client.update_status
+
+        async def slowly(obj):
+            await asyncio.sleep(5)
+            return await update_status(obj)
+
+        world.client.update_status = slowly
+        world.group("g", 2, resourceClaims=[ENTRY])
+        world.pods("g", "p1", "p2", resourceClaims=[ENTRY])
+        world.run(30)
+        assert RefusesLate.refused == []
+        assert world.nodes_of("p1", "p2") == ["n1", "n1"]
         assert world.holds_nothing()
