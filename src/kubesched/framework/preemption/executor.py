@@ -175,6 +175,8 @@ class Executor:
         """
         uid, started = preemptor.uid, self._handle.clock.monotonic()
         failed = True
+        if preemptor.related is not None:
+            self._kept_back.pop(uid, None)  # at the end of its cycle: that was no event
         try:
             cleared = await self._clear_nominations(candidate, preemptor)
             *others, last = victims

@@ -29,6 +29,8 @@ class QueuedGroup:
     initial_attempt_timestamp: float | None = None
     gate: QueuedPodInfo | None = None
     """The member that PreEnqueue refused, which keeps all of them out."""
+    was_asked: bool = False
+    """Whether PreEnqueue has seen all members since they were tried."""
     was_flushed_from_unschedulable: bool = False
     flush_timestamp: float | None = None
 
@@ -79,10 +81,8 @@ class QueuedGroup:
             found: dict[object, list[QueuedPodInfo]] = {}
             for leaf, infos in self.members.items():
                 for info in infos:
-                    key = (
-                        leaf,
-                        *map(frozenset, (info.unschedulable_plugins, info.pending_plugins)),
-                    )
+                    rejectors = (info.unschedulable_plugins, info.pending_plugins)
+                    key = (leaf, *map(frozenset, rejectors))
                     found.setdefault(key, []).append(info)
             self._cohorts = list(found.values())
         return self._cohorts
