@@ -151,8 +151,7 @@ class GroupStates:
 
     def pod_forgotten(self, pod: Pod) -> None:
         """An assumption was undone; the pod waits again."""
-        key, uid = group_of(pod), pod.metadata.uid
-        state = None if key is None else self._states.get(key)
+        state, uid = self._state_of(pod), pod.metadata.uid
         if state is None or uid not in state.assumed:
             return
         if uid in state.gone:
@@ -173,8 +172,7 @@ class GroupStates:
 
     def pod_deleted(self, pod: Pod) -> None:
         """A pod was deleted; if it is assumed, it counts until that ends."""
-        key, uid = group_of(pod), pod.metadata.uid
-        state = None if key is None else self._states.get(key)
+        state, uid = self._state_of(pod), pod.metadata.uid
         if state is not None and uid in state.assumed:
             state.gone.add(uid)
         else:
@@ -192,10 +190,11 @@ class GroupStates:
             self._drop_if_empty(key, state)
 
     def _state(self, key: GroupKey) -> PodGroupState:
-        state = self._states.get(key)
-        if state is None:
-            state = self._states[key] = PodGroupState()
-        return state
+        return self._states.setdefault(key, PodGroupState())
+
+    def _state_of(self, pod: Pod) -> PodGroupState | None:
+        key = group_of(pod)
+        return None if key is None else self._states.get(key)
 
     def _drop_if_empty(self, key: GroupKey, state: PodGroupState) -> None:
         if state.group is None and not state.pods:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
 from random import Random
@@ -87,6 +87,8 @@ class SimulatedCluster:
         self.pods_may_end = True
         """Whether some pods succeed a while after their binding."""
         self._is_recount_due = False
+        self._repelled: list[JsonObject] = []
+        """Labels of pods that others repelled by terms that select namespaces."""
         for resource in self._watched:
             self.store.subscribe(resource, lambda change, r=resource: self._on_change(r, change))  # type: ignore[misc]  # bound per resource
 
@@ -116,6 +118,13 @@ class SimulatedCluster:
         pod, metadata = change.entry.obj, change.entry.obj["metadata"]
         if change.type == "DELETED":
             return
+        if change.type == "ADDED":
+            side = (pod["spec"].get("affinity") or {}).get("podAntiAffinity") or {}
+            self._repelled += (
+                term["labelSelector"]["matchLabels"]
+                for term in side.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
+                if "namespaceSelector" in term
+            )
         if metadata.get("deletionTimestamp"):
             self._loop.call_later(
                 self._random.uniform(0.05, 2.0),
@@ -207,6 +216,10 @@ class SimulatedCluster:
             pod for pod in self.pods() if (pod.get("status") or {}).get("phase") not in FINISHED
         ]
 
+    def was_repelled(self, labels: Mapping[str, str]) -> bool:
+        """Whether a pod, which may be gone, repels pods with these labels in some namespaces."""
+        return any(wanted.items() <= labels.items() for wanted in self._repelled)
+
     def records(self) -> tuple[list[Node], list[Pod]]:
         """Nodes and active pods as the scheduler's types."""
         return (
@@ -292,47 +305,27 @@ class SimulatedCluster:
 
     def change_something(self) -> None:
         """Make one change, as an administrator, an autoscaler or an owner would."""
-        changes: tuple[Callable[[], None], ...] = (
-            *(
-                self.add_node,
-                self._remove_node,
-                self._relabel_node,
-                self._taint_node,
-                self._cordon_node,
-                self._delete_pod,
-                self._delete_pod,
-                self.ungate_one,
-                self._recreate_pod,
-                self._relabel_namespace,
-                self._compact,
-            ),
-            *((self._resize_node, self._resize_node) if "resizing" in self._extras else ()),
-            *(
-                (self.resize_pod, self.resize_pod, self._relabel_pod)
-                if "resizes" in self._extras
-                else ()
-            ),
-            *((self._add_odd_pod, self._add_odd_node) if "odd objects" in self._extras else ()),
-            *((self._change_budget,) if "budgets" in self._extras else ()),
-            *(
-                (self._delete_group, self._change_min_count, self._grow_group)
-                if self.has_groups
-                else ()
-            ),
-            *(
-                (self.storage.delete_claim, self.storage.refuse_node, self.storage.refuse_node)
-                if self.storage is not None
-                else ()
-            ),
-            *(
-                (
-                    *(self.devices.change_slice, self.devices.change_slice),
-                    *(self.devices.delete_resource_claim, self.devices.restore_shared_claims),
-                )
-                if self.devices is not None
-                else ()
-            ),
-        )
+        extras = self._extras
+        changes: list[Callable[[], None]] = [
+            *(self.add_node, self._remove_node, self._relabel_node, self._taint_node),
+            *(self._cordon_node, self._delete_pod, self._delete_pod, self.ungate_one),
+            *(self._recreate_pod, self._relabel_namespace, self._compact),
+        ]
+        if "resizing" in extras:
+            changes += self._resize_node, self._resize_node
+        if "resizes" in extras:
+            changes += self.resize_pod, self.resize_pod, self._relabel_pod
+        if "odd objects" in extras:
+            changes += self._add_odd_pod, self._add_odd_node
+        if "budgets" in extras:
+            changes.append(self._change_budget)
+        if self.has_groups:
+            changes += self._delete_group, self._change_min_count, self._grow_group
+        if (storage := self.storage) is not None:
+            changes += storage.delete_claim, storage.refuse_node, storage.refuse_node
+        if (devices := self.devices) is not None:
+            changes += devices.change_slice, devices.change_slice
+            changes += devices.delete_resource_claim, devices.restore_shared_claims
         change = self._random.choice(changes)
         name = change.__name__.strip("_")
         self._trace.add("change", name)
@@ -351,11 +344,7 @@ class SimulatedCluster:
     def _relabel_node(self) -> None:
         node = self._some_node()
         if node is not None:
-            labels = {
-                "disk": self._random.choice(("ssd", "hdd")),
-                workloads.ZONE: self._random.choice(workloads.ZONES),
-            }
-            self._patch_node(node, {"metadata": {"labels": labels}})
+            self._patch_node(node, {"metadata": {"labels": workloads.node_labels(self._random)}})
 
     def _relabel_namespace(self) -> None:
         labels = {"team": self._random.choice(workloads.TEAMS)}
@@ -386,9 +375,7 @@ class SimulatedCluster:
         """Change a placed pod's requests, without the scheduler."""
         placed = [pod for pod in self._staying_pods() if pod["spec"].get("nodeName")]
         if placed:
-            pod = self._random.choice(placed)
-            requests = workloads.requests(self._random)
-            self.set_requests(pod, requests)
+            self.set_requests(self._random.choice(placed), workloads.requests(self._random))
 
     def set_requests(self, pod: JsonObject, requests: JsonObject) -> None:
         first, *others = pod["spec"]["containers"]
@@ -401,8 +388,7 @@ class SimulatedCluster:
         """Reduce a placed pod's requests to the minimum."""
         placed = [pod for pod in self._staying_pods() if pod["spec"].get("nodeName")]
         if placed:
-            pod = self._random.choice(placed)
-            self.set_requests(pod, {"cpu": "1m", "memory": "1Mi"})
+            self.set_requests(self._random.choice(placed), {"cpu": "1m", "memory": "1Mi"})
 
     def _relabel_pod(self) -> None:
         pods = self._staying_pods()
@@ -427,19 +413,13 @@ class SimulatedCluster:
 
     def restore(self, to_revision: int | None = None) -> bool:
         """Restore an older revision (default: random), like a backup; False if it is compacted."""
-        oldest = max(
-            self.first_backup,
-            *(collection.compacted for collection in self.store.collections()),
-        )
+        oldest = max(self.first_backup, *(each.compacted for each in self.store.collections()))
         if oldest >= self.store.revision or (to_revision is not None and to_revision < oldest):
             return False
-        if to_revision is None:
+        revision, newest = to_revision, self.store.revision
+        if revision is None:
             reach = self._random.choice((20, 100, 1000))
-            revision = self._random.randint(
-                max(oldest, self.store.revision - reach), self.store.revision
-            )
-        else:
-            revision = to_revision
+            revision = self._random.randint(max(oldest, newest - reach), newest)
         self._trace.add("restore", f"from revision {self.store.revision} to {revision}")
         self.store.rewind(revision)
         for pod in self.pods():

@@ -245,13 +245,13 @@ def _objection(pod: JsonObject, node: JsonObject) -> str | None:
 
 
 def subject(request: Request) -> tuple[str, object]:
-    """The verb of a question, and what it is about: node names, or victims by node."""
+    """The verb of a question, and what it is about: a pod and node names, or victims by node."""
     verb, question = request.target.rpartition("/")[2], json.loads(request.body)
     if verb == "bind":
         return verb, question["PodUID"]
     given = question.get("NodeNameToMetaVictims") or question.get("NodeNameToVictims")
     if given is None:
-        return verb, sorted(_names(question))
+        return verb, (question["Pod"]["metadata"]["uid"], sorted(_names(question)))
     return verb, {
         name: sorted(victim.get("UID") or victim["metadata"]["uid"] for victim in victims["Pods"])
         for name, victims in given.items()

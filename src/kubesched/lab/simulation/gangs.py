@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from kubesched.api.core_v1 import Pod
 from kubesched.api.names import key_of_manifest
 from kubesched.framework.cycle_state import CycleState
@@ -64,11 +62,13 @@ def make_gang_auditor(auditor: type[SilentAuditor], complain: Complain) -> type[
             mine = known.state(key)  # listers are ahead while an extender is awaited
             group = None if mine is None else mine.group
             (held := self._held.setdefault(key, set())).add(pod.metadata.uid)
+            members = {o.metadata.uid: o for o in listers.of(Pod).list() if group_of(o) == key}
             placed = {
-                other.metadata.uid
-                for other in listers.of(Pod).list()
-                if group_of(other) == key
-                and (other.spec.node_name or other.metadata.uid in self._bound)
+                uid for uid, other in members.items() if other.spec.node_name or uid in self._bound
+            } | {  # a deletion is parked while an extender is awaited
+                info.uid
+                for _row, info in self.handle.table.all_pods()
+                if group_of(info.pod) == key and info.uid not in members
             }
             if group is None or not is_gang(group) or len(held | placed) >= min_count(group):
                 self._complete |= held
@@ -98,8 +98,7 @@ class GroupChecks:
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
         self._calm = False
-        self._born_before: set[str] = set()
-        self._born_in_calm: set[str] = set()
+        self._born_in_calm: dict[str, bool] = {}
         cluster.store.subscribe(GROUPS, self._on_group)
 
     def heal(self) -> None:
@@ -107,10 +106,8 @@ class GroupChecks:
         self._calm = True
 
     def _on_group(self, change: Change) -> None:
-        name = change.entry.obj["metadata"]["name"]
         if change.type == "ADDED":
-            born = self._born_in_calm if self._calm else self._born_before
-            born.add(name)
+            self._born_in_calm.setdefault(change.entry.obj["metadata"]["name"], self._calm)
 
     def difference(self, states: GroupStates) -> str | None:
         """How a scheduler's account of groups differs from the API server."""
@@ -130,18 +127,18 @@ class GroupChecks:
 
     def untrue_condition(self) -> Untrue | None:
         """A group that was scheduled since the faults stopped, and does not say so."""
-        for group, members in self._with_members():
-            bound = sum(bool(pod["spec"].get("nodeName")) for pod in members)
-            is_new = group["metadata"]["name"] in self._born_in_calm - self._born_before
-            if is_new and bound >= _minimum(group) and condition(group)[0] != "True":
-                return Untrue(f"{key_of_manifest(group)} runs, and says {condition(group)}")
-        return None
-
-    def _with_members(self) -> Iterator[tuple[JsonObject, list[JsonObject]]]:
         pods = self._cluster.active_pods()
         for group in self._cluster.groups():
             name = group["metadata"]["name"]
-            yield group, [pod for pod in pods if group_name(pod) == name]
+            members = [pod for pod in pods if group_name(pod) == name]
+            bound = sum(bool(pod["spec"].get("nodeName")) for pod in members)
+            if (
+                self._born_in_calm.get(name)
+                and bound >= _minimum(group)
+                and condition(group)[0] != "True"
+            ):
+                return Untrue(f"{key_of_manifest(group)} runs, and says {condition(group)}")
+        return None
 
 
 def stays_gated(assembly: Assembly, pod: Pod) -> bool:

@@ -19,6 +19,7 @@ from kubesched.lab.simulation.plugins import TROUBLEMAKER
 from kubesched.lab.simulation.processes import Incarnation, Processes
 from kubesched.lab.simulation.trace import Trace, Violation
 from kubesched.plugins.gang_scheduling import GangScheduling
+from kubesched.scheduler.groups.group_queue import GroupSchedulingQueue
 
 BOUND_S = 180.0
 """Longer than a watch reconnect (60 s), a lease takeover and a pod's backoff together.
@@ -35,6 +36,8 @@ LATE_BOUND_S = BOUND_S + MAX_WAIT_S
 - A pod with affinity to its own kind is not told that the last pod of that kind has gone, after
   which it may go anywhere. A pod with its own terms is not told that a node has left the topology
   of others' terms.
+- A changed namespace is no event: neither for terms of a pod that select namespaces, nor for the
+  anti-affinity of others.
 - A nomination that the watch shows after its withdrawal stays until its pod is tried again.
 - A volume or device that was assumed for one pod and released unwritten is no event for another
   pod. Neither is a plugin that would no longer reject a pod at Permit.
@@ -83,7 +86,10 @@ async def wait_until_settled(
             if asked_at != cluster.store.revision:  # otherwise the answer is the same
                 asked_at = cluster.store.revision
                 untold = partial(_was_not_told, processes)
-                placeable = what_can_be_placed(cluster, extender_traits, untold, processes.gates)
+                order = [key for it in _working(processes) for key in _trial_order(it)]
+                placeable = what_can_be_placed(
+                    cluster, extender_traits, untold, processes.gates, order
+                )
                 if placeable is None and checkers.groups is not None:
                     placeable = checkers.groups.untrue_condition()
             pending = placeable or _first_taken(loop, processes)
@@ -107,6 +113,13 @@ async def wait_until_settled(
             checkers.check_fully(incarnation)
     cluster.store.check_invariants()
     trace.add("settled", f"revision {cluster.store.revision}")
+
+
+def _trial_order(incarnation: Incarnation) -> list[str]:
+    """Keys of waiting members, of each group in the order in which they are tried."""
+    queue = incarnation.process.assembly.scheduler.queue
+    entities = queue._entities() if isinstance(queue, GroupSchedulingQueue) else ()
+    return [info.pod_info.key for entity in entities for info in entity]
 
 
 def _working(processes: Processes) -> list[Incarnation]:

@@ -39,6 +39,7 @@ from kubesched.lab.simulation.gangs import Untrue, condition
 from kubesched.lab.simulation.trace import Violation
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.scheduler.decisions import Outcome
+from kubesched.scheduler.groups.group_queue import GroupSchedulingQueue
 
 _CONFIG = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 OTHER_KINDS: Final[tuple[type[Any], ...]] = (
@@ -101,18 +102,24 @@ def what_can_be_placed(
     extender_traits: tuple[str, ...] | None = None,
     untold: Untold = lambda _pod: False,
     gates: FeatureGates = DEFAULT_GATES,
+    trial_order: Sequence[str] = (),
 ) -> str | None:
     """A pod that a fresh scheduler would place, find volumes for, or preempt for; or None.
 
-    It uses an extender with these traits, or none if they are None.
+    It uses an extender with these traits, or none if they are None. `trial_order`: waiting members
+    of groups, by key.
     """
     if all(pod["spec"].get("nodeName") for pod in cluster.active_pods()):
         return None
     pods = cluster.records()[1]
     by_key = {key_of(pod.metadata): pod for pod in pods}
-    answer = _ask(cluster, extender_traits, by_key, gates)
+    answer = _ask(cluster, extender_traits, by_key, gates, trial_order)
     reasons = answer.in_words()
-    if _is_late(answer, by_key, untold):
+    if _is_late(answer, by_key, untold) or any(
+        cluster.was_repelled(by_key[key].metadata.labels or {})
+        for key in answer.bindings
+        if group_of(by_key[key]) is None  # groups wait for no event
+    ):
         return Late("; ".join(reasons)) if reasons else None
     if answer.evicted:
         return WithVictims("; ".join(reasons))
@@ -144,6 +151,7 @@ def _ask(
     extender_traits: tuple[str, ...] | None,
     by_key: dict[str, Pod],
     gates: FeatureGates,
+    trial_order: Sequence[str],
 ) -> _Answer:
     with _fresh_scheduler(cluster, extender_traits, gates) as fresh:
         known = {obj for kind in OTHER_KINDS for obj in map(id, _put_all(fresh, cluster, kind))}
@@ -153,8 +161,24 @@ def _ask(
         if cluster.has_groups:
             fresh.add(*cluster.records_of(PodGroup))
         fresh.add(*sorted(by_key.values(), key=lambda pod: not pod.spec.node_name))
+        _order_members(fresh, trial_order)
         _settle(fresh)
         return _answer(fresh, known, by_key)
+
+
+def _order_members(fresh: Cluster, trial_order: Sequence[str]) -> None:
+    """Whether a gang fits may depend on the order in which its members are tried.
+
+    # Upstream: members are ordered by attempts, so the order of a gang that failed stays.
+    """
+    queue = fresh.assembly.scheduler.queue
+    if isinstance(queue, GroupSchedulingQueue):
+        ranks = {key: rank for rank, key in enumerate(trial_order)}
+        for entity in queue.active_groups():
+            for infos in entity.members.values():
+                infos.sort(key=lambda info: ranks.get(info.pod_info.key, len(ranks)))
+                for place, info in enumerate(infos):
+                    info.attempts = len(infos) - place
 
 
 def _answer(fresh: Cluster, known: set[int], by_key: dict[str, Pod]) -> _Answer:

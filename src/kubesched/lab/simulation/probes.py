@@ -13,6 +13,7 @@ from kubesched.lab.simulation import workloads
 from kubesched.lab.simulation.cluster import SimulatedCluster
 from kubesched.lab.simulation.trace import Trace
 from kubesched.playground.apimachinery.objects import JsonObject
+from kubesched.playground.client.local import Subresource
 
 
 class Probes:
@@ -77,27 +78,25 @@ class Probes:
         return True
 
     def _grow_node(self) -> bool:
-        nodes = self._cluster.nodes()
-        if not nodes:
-            return False
-        name = self._random.choice(nodes)["metadata"]["name"]
         room = {"cpu": "6", "memory": "8Gi", "pods": "110"}
         patch: JsonObject = {"status": {"allocatable": room}}
-        self._cluster.api.patch("nodes", None, name, patch, subresource="status")
-        return True
+        return self._patch_one(self._cluster.nodes(), patch, "status")
 
     def _untaint(self) -> bool:
-        return self._patch_one("taints", {"spec": {"taints": None}})
+        nodes = [node for node in self._cluster.nodes() if node["spec"].get("taints")]
+        return self._patch_one(nodes, {"spec": {"taints": None}})
 
     def _uncordon(self) -> bool:
-        return self._patch_one("unschedulable", {"spec": {"unschedulable": None}})
+        nodes = [node for node in self._cluster.nodes() if node["spec"].get("unschedulable")]
+        return self._patch_one(nodes, {"spec": {"unschedulable": None}})
 
-    def _patch_one(self, field: str, patch: JsonObject) -> bool:
-        nodes = [node for node in self._cluster.nodes() if node["spec"].get(field)]
+    def _patch_one(
+        self, nodes: list[JsonObject], patch: JsonObject, part: Subresource = ""
+    ) -> bool:
         if not nodes:
             return False
         name = self._random.choice(nodes)["metadata"]["name"]
-        self._cluster.api.patch("nodes", None, name, patch)
+        self._cluster.api.patch("nodes", None, name, patch, subresource=part)
         return True
 
     def _relabel_node(self) -> bool:
@@ -105,9 +104,6 @@ class Probes:
         if not nodes:
             return False
         name = self._random.choice(nodes)["metadata"]["name"]
-        labels = {
-            "disk": self._random.choice(("ssd", "hdd")),
-            workloads.ZONE: self._random.choice(workloads.ZONES),
-        }
+        labels = workloads.node_labels(self._random)
         self._cluster.api.patch("nodes", None, name, {"metadata": {"labels": labels}})
         return True

@@ -23,6 +23,10 @@ PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 TAINT = {"key": "example.com/maintenance", "value": "yes", "effect": "NoSchedule"}
 
 
+def node_labels(random: Random) -> JsonObject:
+    return {"disk": random.choice(("ssd", "hdd")), ZONE: random.choice(ZONES)}
+
+
 def node(name: str, random: Random) -> JsonObject:
     """A node for a handful of pods."""
     room = {

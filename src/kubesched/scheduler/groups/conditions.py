@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import partial
 from random import Random
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kubesched.api.meta import Condition
 from kubesched.api.scheduling_v1beta1 import PodGroup
@@ -83,20 +83,12 @@ class GroupConditions:
         done: Wish | None = None
         try:
             while (wish := self._written.get(meta.uid)) is not None and wish != done:
-                patch = {
-                    "metadata": {"uid": meta.uid},
-                    "status": {
-                        "conditions": [
-                            self._as_json(
-                                wish, changed=shown is None or shown.status != wish.status
-                            )
-                        ]
-                    },
-                }
-                send = partial(
-                    self._client.patch_status, PodGroup, meta.namespace, meta.name, patch
-                )
-                await with_retries(send, self._jitter)
+                condition = {"type": INITIALLY_SCHEDULED, **wish._asdict()}
+                if shown is None or shown.status != wish.status:
+                    condition["lastTransitionTime"] = format_time(self._clock.now())
+                patch = {"metadata": {"uid": meta.uid}, "status": {"conditions": [condition]}}
+                write = partial(self._client.patch_status, PodGroup, meta.namespace, meta.name)
+                await with_retries(partial(write, patch), self._jitter)
                 done = shown = wish
         except NotFound:
             self.forget(group)
@@ -105,12 +97,6 @@ class GroupConditions:
             self.forget(group)  # the next attempt writes it again
         finally:
             self._busy.discard(meta.uid)
-
-    def _as_json(self, wish: Wish, *, changed: bool) -> dict[str, Any]:
-        condition: dict[str, Any] = {"type": INITIALLY_SCHEDULED, **wish._asdict()}
-        if changed:
-            condition["lastTransitionTime"] = format_time(self._clock.now())
-        return condition
 
 
 def _present(group: PodGroup) -> Wish | None:

@@ -92,12 +92,9 @@ class GroupCycles:
     async def _run(
         self, entity: QueuedGroup, is_skipped: SkipPod, flight: FlightRecorder | None
     ) -> list[Assumed]:
+        root = None
         try:
             root = self.tree(entity)
-        except GroupRejected as error:
-            self._fail_before(entity, error, None)
-            return []
-        try:
             framework = self.validated(root)
         except GroupRejected as error:
             self._fail_before(entity, error, root)
@@ -114,9 +111,7 @@ class GroupCycles:
         assumed = [
             each for leaf in root.leaves() for each in self._submit(framework, results[leaf.key])
         ]
-        for leaf in root.leaves():
-            assert isinstance(leaf.group, PodGroup), "leaves are pod groups"
-            self.conditions.put(leaf.group, wish_of(results[leaf.key].status))
+        self._put_conditions(root, lambda leaf: results[leaf.key].status)
         self._observe(framework, results[root.key], started)
         self.queue.attempted_group(entity, root_status)
         return assumed
@@ -223,10 +218,13 @@ class GroupCycles:
             self._note(info, "", status)
             self.failures.handle(framework, info, failed, framework.now())
         if root is not None:
-            for leaf in root.leaves():
-                assert isinstance(leaf.group, PodGroup), "leaves are pod groups"
-                self.conditions.put(leaf.group, wish_of(status))
+            self._put_conditions(root, lambda _leaf: status)
         self.queue.attempted_group(entity, status)
+
+    def _put_conditions(self, root: GroupNode, status: Callable[[GroupNode], Status]) -> None:
+        for leaf in root.leaves():
+            assert isinstance(leaf.group, PodGroup), "leaves are pod groups"
+            self.conditions.put(leaf.group, wish_of(status(leaf)))
 
     def _skip(
         self, framework: Framework, entity: QueuedGroup, root: GroupNode, is_skipped: SkipPod
@@ -272,12 +270,8 @@ class GroupCycles:
 
     def _submit(self, framework: Framework, result: GroupResult) -> list[Assumed]:
         """Carry out the result of one PodGroup; returns the members to bind."""
-        assumed: list[Assumed] = []
-        for member in result.members:
-            bound = self._submit_member(framework, result, member)
-            if bound is not None:
-                assumed.append(bound)
-        return assumed
+        submitted = (self._submit_member(framework, result, member) for member in result.members)
+        return [assumed for assumed in submitted if assumed is not None]
 
     def _submit_member(
         self, framework: Framework, result: GroupResult, member: MemberResult

@@ -191,10 +191,8 @@ class Placing:
         self, node: GroupNode, placement: Placement, undo: list[Undo]
     ) -> GroupResult:
         remaining, scheduled = len(node.children), 0
-        status = self._is_feasible(node, remaining, scheduled)
-        result = GroupResult(node, Verdict(status))
-        if status.code is Code.UNSCHEDULABLE:
-            result.verdict = Verdict(group_unschedulable(*status.reasons))
+        result = self._begin_group(node, remaining, scheduled)
+        status = result.status
         if status.code in (Code.UNSCHEDULABLE, Code.ERROR):
             return result
         for child in node.children:
@@ -275,10 +273,8 @@ class Placing:
             error = error_status(f"failed to get podGroup state for {text}: {missing}")
             return GroupResult(node, Verdict(error))
         remaining, scheduled = len(node.members), state.scheduled_count
-        status = self._is_feasible(node, remaining, scheduled)
-        result = GroupResult(node, Verdict(status))
-        if status.code is Code.UNSCHEDULABLE:
-            result.verdict = Verdict(group_unschedulable(*status.reasons))
+        result = self._begin_group(node, remaining, scheduled)
+        status = result.status
         if status.code in (Code.UNSCHEDULABLE, Code.ERROR):
             return result
         trial: list[Undo] = []
@@ -361,6 +357,12 @@ class Placing:
             return as_one_node_failure(pod.key, result.node_name, refused)
         undo.append(revert)
         return None
+
+    def _begin_group(self, node: GroupNode, remaining: int, scheduled: int) -> GroupResult:
+        status = self._is_feasible(node, remaining, scheduled)
+        if status.code is Code.UNSCHEDULABLE:
+            status = group_unschedulable(*status.reasons)
+        return GroupResult(node, Verdict(status))
 
     def _is_feasible(self, node: GroupNode, remaining: int, scheduled: int) -> Status:
         """Success, Wait, Unschedulable, or an Error if a plugin failed."""
