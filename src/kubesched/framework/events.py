@@ -143,6 +143,11 @@ class ClusterEventWithHint:
     """
     narrow: NarrowFn | None = None
     """Called once per event, before any hint, if SchedulerPreQueueingHints is on."""
+    per_spec: bool = False
+    """True if it reads only namespace and spec of the pod, claim names and group excepted.
+
+    One call may then answer for classes that differ in labels or owner, too.
+    """
 
 
 def on_event(
@@ -152,9 +157,11 @@ def on_event(
     *,
     per_class: bool = False,
     narrow: NarrowFn | None = None,
+    per_spec: bool = False,
 ) -> ClusterEventWithHint:
     """A registration, e.g. `on_event(Resource.NODE, Action.ADD, self.after_node_added)`."""
-    return ClusterEventWithHint(ClusterEvent(resource, action), hint, per_class, narrow)
+    event = ClusterEvent(resource, action)
+    return ClusterEventWithHint(event, hint, per_class or per_spec, narrow, per_spec)
 
 
 UNSCHEDULABLE_TIMEOUT: Final = ClusterEvent(WILDCARD, Action.ALL, "UnschedulableTimeout")

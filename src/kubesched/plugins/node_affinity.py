@@ -158,7 +158,7 @@ class NodeAffinity(
                 Resource.NODE,
                 Action.ADD | Action.UPDATE_NODE_LABEL,
                 self.after_node_change,
-                per_class=True,
+                per_spec=True,
             ),
         )
 

@@ -128,7 +128,7 @@ class NodeDeclaredFeatures(
                 Resource.NODE,
                 Action.ADD | Action.UPDATE_NODE_DECLARED_FEATURE,
                 self.after_node_change,
-                per_class=True,
+                per_spec=True,
             ),
             on_event(Resource.TARGET_POD, Action.UPDATE, self.after_pod_update, per_class=True),
         )

@@ -59,7 +59,7 @@ class NodePorts(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin, In
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         # A pod's ports never change, so an update of another pod cannot help.
         return (
-            on_event(Resource.ASSIGNED_POD, Action.DELETE, self.after_pod_deletion, per_class=True),
+            on_event(Resource.ASSIGNED_POD, Action.DELETE, self.after_pod_deletion, per_spec=True),
             on_event(Resource.NODE, Action.ADD),
         )
 

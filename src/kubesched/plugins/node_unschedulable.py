@@ -63,7 +63,7 @@ class NodeUnschedulable(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPl
                 Resource.NODE,
                 Action.ADD | Action.UPDATE_NODE_TAINT,
                 self.after_node_change,
-                per_class=True,
+                per_spec=True,
             ),
             on_event(
                 Resource.TARGET_POD,

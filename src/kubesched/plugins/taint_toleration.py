@@ -110,7 +110,7 @@ class TaintToleration(
                 Resource.NODE,
                 Action.ADD | Action.UPDATE_NODE_TAINT,
                 self.after_node_change,
-                per_class=True,
+                per_spec=True,
             ),
             on_event(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION),
         )

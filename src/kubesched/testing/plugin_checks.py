@@ -386,7 +386,8 @@ def _classes(case: _Case) -> None:
     events = plugin.events_to_register() if hasattr(plugin, "events_to_register") else ()
     for registered in events:
         hint = registered.hint
-        if not (registered.per_class and is_one_class) or hint is None or change.pod is not None:
+        is_shared = registered.per_class if is_one_class else registered.per_spec
+        if not is_shared or hint is None or change.pod is not None:
             continue
         if any(registered.event.matches(event) for event in change.events):
             answers = [
@@ -394,7 +395,10 @@ def _classes(case: _Case) -> None:
                 for pod in (case.pod, twin)
             ]
             if answers[0] is not answers[1]:
-                text = "a hint with per_class answers differently for pods of one class"
+                kind = "per_class answers differently for pods of one class"
+                if not is_one_class:
+                    kind = "per_spec answers differently for pods of one spec"
+                text = f"a hint with {kind}"
                 raise stage.fault(text, case.pod, other=shown(twin), change=change.text)
 
 

@@ -256,12 +256,12 @@ class NodeResourcesFit(
         if self._gates.InPlacePodVerticalScaling:
             pod_actions |= Action.UPDATE_POD_SCALE_DOWN
         events = [
-            on_event(Resource.ASSIGNED_POD, pod_actions, self.after_pod_event, per_class=True),
+            on_event(Resource.ASSIGNED_POD, pod_actions, self.after_pod_event, per_spec=True),
             on_event(
                 Resource.NODE,
                 Action.ADD | Action.UPDATE_NODE_ALLOCATABLE,
                 self.after_node_change,
-                per_class=True,
+                per_spec=True,
             ),
         ]
         if self._gates.InPlacePodVerticalScaling:
@@ -277,7 +277,7 @@ class NodeResourcesFit(
                     Resource.DEVICE_CLASS,
                     Action.ADD | Action.UPDATE,
                     self.after_device_class_event,
-                    per_class=True,
+                    per_spec=True,
                 )
             )
         return events

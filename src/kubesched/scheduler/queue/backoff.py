@@ -57,7 +57,10 @@ class BackoffPolicy:
         failures = info.consecutive_errors_count or info.unschedulable_count
         if self._max_ns == 0 or failures == 0:
             return _NEVER
-        end_ns = _to_ns(info.timestamp) + self._rest_ns(failures)
+        # Seconds exactly, the fraction rounded: one multiplication is off by hundreds of ns.
+        whole = floor(info.timestamp)
+        fraction_ns = round((info.timestamp - whole) * _NANOSECONDS)
+        end_ns = whole * _NANOSECONDS + fraction_ns + self._rest_ns(failures)
         ends = float(end_ns // _NANOSECONDS) if self.whole_seconds else end_ns / _NANOSECONDS
         info.backoff_expiration = ends
         return ends
@@ -167,9 +170,3 @@ class BackoffQueue:
         self._error.check_invariants()
         for info in self._plain:
             assert info.pod_info.key not in self._error, f"{info} is in both backoff heaps"
-
-
-def _to_ns(seconds: float) -> int:
-    """Seconds exactly, the fraction rounded: one float multiplication is off by hundreds of ns."""
-    whole = floor(seconds)
-    return whole * _NANOSECONDS + round((seconds - whole) * _NANOSECONDS)

@@ -72,20 +72,27 @@ class Cohort:
             answer = self._per_class[event] = all(hint.per_class for hint in self.hints(event))
         return answer
 
-    def evaluate(
-        self,
-        info: QueuedPodInfo,
-        event: ResolvedEvent,
-        old: object,
-        new: object,
-        evaluator: HintEvaluator,
-    ) -> Strategy:
-        """The event's effect on a pod of this cohort."""
+    def judge(
+        self, event: ResolvedEvent, old: object, new: object, evaluator: HintEvaluator
+    ) -> Callable[[QueuedPodInfo], Strategy]:
+        """The event's effect on pods of this cohort, asked once per spec where hints allow it."""
         hints = self.hints(event)
-        # Without hints the plugins do not decide: a wildcard, or an unknown profile.
-        if hints:
-            return evaluator.ask(hints, info, event, old, new)
-        return evaluator.evaluate(info, event, old, new)
+        if not hints:  # plugins do not decide: a wildcard, or an unknown profile
+            return lambda info: evaluator.evaluate(info, event, old, new)
+        by_shape: dict[bytes, Strategy] = {}
+        is_shared = all(hint.per_spec for hint in hints)
+
+        def ask(info: QueuedPodInfo) -> Strategy:
+            pod_info = info.pod_info
+            shape = pod_info.shape_key if is_shared and pod_info.class_key else None
+            if not shape:
+                return evaluator.ask(hints, info, event, old, new)
+            answer = by_shape.get(shape)
+            if answer is None:
+                answer = by_shape[shape] = evaluator.ask(hints, info, event, old, new)
+            return answer
+
+        return ask
 
 
 def cohort_key(info: QueuedPodInfo) -> CohortKey:

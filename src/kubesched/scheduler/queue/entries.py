@@ -44,7 +44,7 @@ class Entries:
             if is_same or self._keeps_requests:
                 pod_info.adopt_derived(info.pod_info)
             if not is_same:
-                pod_info.class_key = None
+                pod_info.class_key = pod_info.shape_key = None
         newer = copy(info)
         newer.pod_info = pod_info
         newer.signature = self.sign(pod_info)

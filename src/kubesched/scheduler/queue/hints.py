@@ -73,6 +73,8 @@ class QueueingHint(NamedTuple):
     per_class: bool
     """True if the answer depends only on the class key, so one call serves all pods of a class."""
     narrow: NarrowFn | None = None
+    per_spec: bool = False
+    """True if it depends only on the shape key, so one call serves classes of the same spec."""
 
 
 class Narrowed(NamedTuple):
@@ -371,35 +373,35 @@ def _register(
     reference: Reference,
     narrows: bool,
 ) -> None:
-    def add(
-        resource: str,
-        action: Action,
-        decide: HintFn,
-        per_class: bool,
-        narrow: NarrowFn | None = None,
-    ) -> None:
-        hints = hints_by_event.setdefault(ClusterEvent(resource, action), [])
-        hints.append(QueueingHint(plugin, decide, per_class, narrow))
+    def add(resource: str, action: Action, hint: QueueingHint) -> None:
+        hints_by_event.setdefault(ClusterEvent(resource, action), []).append(hint)
+
+    # The answer of these is the same for every pod.
+    always = QueueingHint(plugin, always_queue, per_class=True, per_spec=True)
+    never = always._replace(decide=never_queue)
 
     node_actions = Action.NONE
     for registration in events:
         resource, action = registration.event.resource, registration.event.action
         if resource == Resource.NODE:
             node_actions |= action
-        decide = registration.hint or always_queue
-        # Without a hint function the answer is the same for every pod.
-        per_class = registration.per_class or registration.hint is None
+        hint = always
+        if registration.hint is not None:
+            shared = registration.per_class, None, registration.per_spec
+            hint = QueueingHint(plugin, registration.hint, *shared)
+        if narrows:
+            hint = hint._replace(narrow=registration.narrow)
         for specific in POD_RESOURCES if resource == Resource.POD else (resource,):
-            add(specific, action, decide, per_class, registration.narrow if narrows else None)
+            add(specific, action, hint)
         if resource == Resource.TARGET_POD and not reference.target_pod_events:
-            add(Resource.ASSIGNED_POD, action, never_queue, per_class=True)
+            add(Resource.ASSIGNED_POD, action, never)
     # Waiting for new nodes implies waiting for their taints, even though hints are always on.
     if (
         reference.node_additions_imply_taints
         and node_actions & Action.ADD
         and not node_actions & Action.UPDATE_NODE_TAINT
     ):
-        add(Resource.NODE, Action.UPDATE_NODE_TAINT, always_queue, per_class=True)
+        add(Resource.NODE, Action.UPDATE_NODE_TAINT, always)
 
 
 def _default_events(group_resources: Sequence[str]) -> tuple[ClusterEventWithHint, ...]:

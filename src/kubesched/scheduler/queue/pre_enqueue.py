@@ -55,9 +55,22 @@ class PreEnqueueRunner:
         is_sampled = self._random.random() * 100 < self._sample_percent
         started = self._now()
         plugins = self._plugins.get(profile, _NO_PLUGINS)
-        in_order = _first(info.gating_plugin, plugins) if info.gating_plugin else plugins
-        for name, plugin in in_order.items():
-            status = self._ask(name, plugin, pod, is_sampled)
+        if info.gating_plugin:
+            plugins = _first(info.gating_plugin, plugins)
+        for name, plugin in plugins.items():
+            asked = self._now() if is_sampled else 0.0
+            try:
+                status = plugin(pod)
+                if status is not None and not isinstance(status, Status):
+                    raise TypeError(f"expected a Status or None, got {type(status).__name__}")
+            except Exception as error:
+                # Third-party code: a failing plugin gates the pod, and the failure is logged.
+                log.exception("A plugin failed", plugin=name, extensionPoint=_POINT, pod=pod)
+                status = error_status(error)
+            if is_sampled:
+                code = code_of(status).upstream_name
+                durations = self._metrics.plugin_execution_duration_seconds
+                durations.labels(name, _POINT, code).observe(self._now() - asked)
             if status is not None and not status.is_success:
                 self._gate(info, profile, name, status)
                 break
@@ -66,24 +79,6 @@ class PreEnqueueRunner:
             info.gating_plugin = ""
             info.gating_plugin_events = ()
         self._duration_of(profile).observe(self._now() - started)
-
-    def _ask(self, name: str, plugin: PreEnqueueFn, pod: Pod, is_sampled: bool) -> Status | None:
-        started = self._now() if is_sampled else 0.0
-        try:
-            status = plugin(pod)
-            if status is not None and not isinstance(status, Status):
-                raise TypeError(f"expected a Status or None, got {type(status).__name__}")
-        except Exception as error:
-            # Third-party code: a failing plugin gates the pod, and the failure is logged.
-            log.exception("A plugin failed", plugin=name, extensionPoint=_POINT, pod=pod)
-            status = error_status(error)
-        if is_sampled:
-            code = code_of(status).upstream_name
-            elapsed = self._now() - started
-            self._metrics.plugin_execution_duration_seconds.labels(name, _POINT, code).observe(
-                elapsed
-            )
-        return status
 
     def _gate(self, info: QueuedPodInfo, profile: str, plugin: str, status: Status) -> None:
         pod = info.pod_info.pod

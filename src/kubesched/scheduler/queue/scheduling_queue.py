@@ -183,6 +183,7 @@ class SchedulingQueue(QueueContents):
         if self._nominates_first:
             self.nominator.add_nominated_pod(info.pod_info)
         if self._transitions.to_active(info, label):
+            self._backoff.remove(info.pod_info.key)
             self.on_ready()
 
     def update(self, old: Pod, new: Pod, events: Sequence[ClusterEvent]) -> None:
@@ -388,8 +389,8 @@ class SchedulingQueue(QueueContents):
             log.info("Event received while entities are in flight", v=5, event=resolved.label)
         narrowed = self._evaluator.narrow(resolved, old, new)
         if len(self._pool):  # usually empty
-            judged = self._pool.judged(resolved, old, new, pre_check, self._evaluator, narrowed)
-            is_poppable = self._transitions.bring_back(*judged, resolved.label, now)
+            helped = self._pool.helped_by(resolved, old, new, pre_check, self._evaluator, narrowed)
+            is_poppable = self._transitions.bring_back(*helped, resolved.label, now)
             if log.enabled(5):
                 log_not_helped(self._pool, resolved.label)
             if is_poppable:

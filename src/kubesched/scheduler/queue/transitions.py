@@ -20,7 +20,7 @@ from kubesched.scheduler.queue.log_lines import MOVED, log_move
 from kubesched.scheduler.queue.nominator import Nominator
 from kubesched.scheduler.queue.pre_enqueue import PreEnqueueRunner
 from kubesched.scheduler.queue.unschedulable import UNSCHEDULABLE, Judged, UnschedulablePods
-from kubesched.scheduler.queue.waiting_classes import Stamps, WaitingClass
+from kubesched.scheduler.queue.waiting_classes import Member, Stamps, WaitingClass
 
 log = get_logger("kubesched.scheduler.queue.scheduling_queue")
 
@@ -75,7 +75,6 @@ class Transitions:
         if info.initial_attempt_timestamp is None:
             info.initial_attempt_timestamp = self._clock.monotonic()
         self._pool.remove(key)
-        self._backoff.remove(key)
         self._active.add(info, label, turn, decided)
         if log.enabled(5):
             log_move(info, label, ACTIVE)
@@ -132,27 +131,26 @@ class Transitions:
 
     def bring_back(
         self,
-        pods: Judged[QueuedPodInfo],
+        pods: Judged[Member],
         classes: Judged[WaitingClass],
         label: str,
         now: float,
         *,
         is_flush: bool = False,
     ) -> bool:
-        """Move pods out of the pool and wake classes, at the time of an event, unless skipped.
+        """Move pods out of the pool and wake classes, at the time of an event.
 
         Returns True if any of them can be popped.
         """
         is_poppable, stamps = False, Stamps(now)
-        for info, strategy in pods:
-            if strategy is not Strategy.SKIP:
-                self._pool.remove(info.pod_info.key)
-                is_poppable |= self.is_poppable(self.requeue(info, strategy, label, now=now))
+        for member, strategy in pods:
+            info = member.info
+            self._pool.remove(info.pod_info.key)
+            is_poppable |= self.is_poppable(self.requeue(info, strategy, label, now=now))
         for waiting, strategy in classes:
-            if strategy is not Strategy.SKIP:
-                stamp = stamps.after(waiting.stamp)
-                waiting.wake(strategy, label, stamp, now if is_flush else None)
-                is_poppable |= self.release_next(waiting, now)
+            stamp = stamps.after(waiting.stamp)
+            waiting.wake(strategy, label, stamp, now if is_flush else None)
+            is_poppable |= self.release_next(waiting, now)
         return is_poppable
 
     def release_next(self, waiting: WaitingClass, now: float | None = None) -> bool:

@@ -23,7 +23,7 @@ from kubesched.scheduler.queue.incoming import Incoming
 from kubesched.scheduler.queue.waiting_classes import Member, WaitingClass
 
 T = TypeVar("T")
-Judged: TypeAlias = Iterable[tuple[T, Strategy]]
+Judged: TypeAlias = list[tuple[T, Strategy]]
 
 UNSCHEDULABLE: Final = "unschedulable"
 GATED: Final = "gated"
@@ -148,9 +148,9 @@ class UnschedulablePods:
             waiting.sleep()
             del waiting.cohort.classes[waiting.class_key]
             return None
-        key, member = next(iter(waiting.members.items()))
-        info = self.remove(key)
-        assert info is not None, f"{key} is parked"
+        key, member = waiting.members.popitem(last=False)
+        del self._members[key]
+        info = member.catch_up()
         waiting.head_uid, waiting.head_arrival = info.pod_info.uid, member.arrival
         self._heads[waiting.head_uid] = waiting
         if waiting.flushed_at is not None:
@@ -225,7 +225,7 @@ class UnschedulablePods:
 
     # Events and time.
 
-    def judged(
+    def helped_by(
         self,
         event: ResolvedEvent,
         old: object,
@@ -233,74 +233,66 @@ class UnschedulablePods:
         pre_check: PreCheck | None,
         evaluator: HintEvaluator,
         narrowed: Narrowed | None = None,
-    ) -> tuple[Judged[QueuedPodInfo], Judged[WaitingClass]]:
-        """Yield the event's effect on each pod and class that it concerns."""
-        asked = (event, old, new, evaluator)
-
-        def judge_pod(member: Member) -> tuple[QueuedPodInfo, Strategy]:
-            info = member.catch_up()
-            if pre_check is not None and not pre_check(info.pod_info.pod):
-                return info, Strategy.SKIP
-            if narrowed is not None:
-                return info, evaluator.evaluate(info, event, old, new, narrowed)
-            return info, member.cohort.evaluate(info, *asked)
-
-        def judge_class(waiting: WaitingClass) -> tuple[WaitingClass, Strategy]:
-            info = waiting.asked(pre_check)
-            if info is None:
-                return waiting, Strategy.SKIP
-            return waiting, waiting.cohort.evaluate(info, *asked)
-
-        pods, classes = self._concerned_by(event, per_class=narrowed is None)
-        if narrowed is not None:
-            pods = [pod for pod in pods if narrowed.includes(pod.info.pod_info.pod)]
-        return map(judge_pod, pods), map(judge_class, classes)
+    ) -> tuple[Judged[Member], Judged[WaitingClass]]:
+        """The pods and classes that an event may help, with its effect on each."""
+        pods: Judged[Member] = []
+        classes: Judged[WaitingClass] = []
+        for cohort, members, asleep in self._concerned_by(event, per_class=narrowed is None):
+            judge = cohort.judge(event, old, new, evaluator)
+            for member in members:
+                info, pod = member.catch_up(), member.info.pod_info.pod
+                if pre_check is not None and not pre_check(pod):
+                    continue
+                if narrowed is None:
+                    strategy = judge(info)
+                elif narrowed.includes(pod):
+                    strategy = evaluator.evaluate(info, event, old, new, narrowed)
+                else:
+                    continue
+                if strategy is not Strategy.SKIP:
+                    pods.append((member, strategy))
+            for waiting in asleep:
+                asked = waiting.asked(pre_check)
+                if asked is not None and (strategy := judge(asked)) is not Strategy.SKIP:
+                    classes.append((waiting, strategy))
+        return _in_order(pods, classes)
 
     def flushed(
         self, event: ResolvedEvent, now: float, max_stay_s: float
-    ) -> tuple[list[tuple[QueuedPodInfo, Strategy]], list[tuple[WaitingClass, Strategy]]]:
+    ) -> tuple[Judged[Member], Judged[WaitingClass]]:
         """Pods and sleeping classes that have waited for longer than that, to be flushed."""
-        members, classes = self._concerned_by(event)
         self._oldest_stay = inf
-        pods: list[tuple[QueuedPodInfo, Strategy]] = []
-        for member in members:
-            info = member.info
-            if now - since(info) > max_stay_s:
-                info.was_flushed_from_unschedulable = True
-                info.flush_timestamp = now
-                pods.append((info, Strategy.AFTER_BACKOFF))
-            else:
-                self._note_stay(since(info))
-        woken: list[tuple[WaitingClass, Strategy]] = []
-        for waiting in classes:
-            if now - waiting.since > max_stay_s:
-                woken.append((waiting, Strategy.AFTER_BACKOFF))
-            else:
-                self._note_stay(waiting.since)
-        return pods, woken
+        pods: Judged[Member] = []
+        classes: Judged[WaitingClass] = []
+        for _, members, asleep in self._concerned_by(event):
+            for member in members:
+                info = member.info
+                if now - since(info) > max_stay_s:
+                    info.was_flushed_from_unschedulable = True
+                    info.flush_timestamp = now
+                    pods.append((member, Strategy.AFTER_BACKOFF))
+                else:
+                    self._note_stay(since(info))
+            for waiting in asleep:
+                if now - waiting.since > max_stay_s:
+                    classes.append((waiting, Strategy.AFTER_BACKOFF))
+                else:
+                    self._note_stay(waiting.since)
+        return _in_order(pods, classes)
 
     def _concerned_by(
         self, event: ResolvedEvent, *, per_class: bool = True
-    ) -> tuple[list[Member], list[WaitingClass]]:
-        """Pods to evaluate individually, and sleeping classes to evaluate as one.
-
-        The pods are in order of arrival, the classes in order of timestamps.
-        """
-        pods: list[Member] = []
-        classes: list[WaitingClass] = []
+    ) -> Iterator[tuple[Cohort, Iterable[Member], Iterable[WaitingClass]]]:
+        """By cohort: pods to evaluate individually, and sleeping classes to evaluate as one."""
         for cohort in self._cohorts.values():
             if not cohort.is_concerned(event):
                 continue
-            pods += cohort.alone.values()
-            asleep = [waiting for waiting in cohort.classes.values() if not waiting.is_awake]
+            asleep = [w for w in cohort.classes.values() if w.strategy is Strategy.SKIP]
             if per_class and cohort.asks_per_class(event):
-                classes += asleep
+                yield cohort, cohort.alone.values(), asleep
             else:
-                for waiting in asleep:
-                    pods += waiting.members.values()
-        pods.sort(key=lambda member: member.arrival)
-        classes.sort(key=lambda waiting: waiting.stamp)
-        return pods, classes
+                parked = (member for waiting in asleep for member in waiting.members.values())
+                yield cohort, (*cohort.alone.values(), *parked), ()
 
     @property
     def oldest_stay(self) -> float | None:
@@ -372,6 +364,15 @@ class UnschedulablePods:
             if member.waiting is None or not member.waiting.is_awake:
                 stay = since(member.catch_up())
                 assert stay >= self._oldest_stay, "a pod is older than the oldest stay"
+
+
+def _in_order(
+    pods: Judged[Member], classes: Judged[WaitingClass]
+) -> tuple[Judged[Member], Judged[WaitingClass]]:
+    """The pods in order of arrival, the classes in order of timestamps."""
+    pods.sort(key=lambda judged: judged[0].arrival)
+    classes.sort(key=lambda judged: judged[0].stamp)
+    return pods, classes
 
 
 def _belongs_to(info: QueuedPodInfo, waiting: WaitingClass) -> bool:

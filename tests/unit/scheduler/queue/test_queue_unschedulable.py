@@ -41,10 +41,10 @@ def hint(calls):
     return make
 
 
-def wait_in_pool(world, name, plugin, class_key=None, **fields):
+def wait_in_pool(world, name, plugin, class_key=None, shape_key=None, **fields):
     world.add(name, **fields)
     info = world.queue.pop_specific_pod(world.known_pods["shop", name])
-    info.pod_info.class_key = class_key
+    info.pod_info.class_key, info.pod_info.shape_key = class_key, shape_key
     world.fail(info, plugin)
 
 
@@ -90,6 +90,37 @@ def test_every_pod_that_waits_alone_is_asked_about(make_world, hint, calls, clas
         wait_in_pool(world, name, "Fit", class_key=class_key)
     world.move(EVENT_NODE_ADD)
     assert calls == [("Fit", "a"), ("Fit", "b"), ("Fit", "c")]
+
+
+def test_a_hint_that_reads_the_spec_is_asked_once_per_spec_and_cohort(make_world, hint, calls):
+    registered = {
+        plugin: [ClusterEventWithHint(NODE_ALL, hint(plugin, Hint.QUEUE), True, per_spec=True)]
+        for plugin in ("Fit", "Ports")
+    }
+    world = make_world(registered=registered, max_backoff_s=0)
+    for name in ("a", "b", "c"):
+        wait_in_pool(world, name, "Fit", class_key=name.encode(), shape_key=b"small")
+    wait_in_pool(world, "d", "Fit", class_key=b"d", shape_key=b"large")
+    wait_in_pool(world, "e", "Ports", class_key=b"e", shape_key=b"small")
+    for name in ("f", "g"):  # no class: nothing is known about what they share
+        wait_in_pool(world, name, "Fit", class_key=b"", shape_key=b"")
+    world.move(EVENT_NODE_ADD)
+    asked = [("Fit", "a"), ("Fit", "d"), ("Fit", "f"), ("Fit", "g"), ("Ports", "e")]
+    assert calls == asked
+    assert world.drain() == [*"abcdefg"]
+
+
+def test_a_pod_with_another_spec_is_asked_about_anew(make_world, hint, calls):
+    fit = ClusterEventWithHint(NODE_ALL, hint("Fit", Hint.SKIP), per_class=True, per_spec=True)
+    world = make_world(registered={"Fit": [fit]})
+    for name in ("a", "b"):
+        wait_in_pool(world, name, "Fit", class_key=name.encode(), shape_key=b"small")
+    world.move(EVENT_NODE_ADD)
+    assert calls == [("Fit", "a")]
+    world.update(world.known_pods["shop", "b"], labels={"now": "other"})
+    calls.clear()
+    world.move(EVENT_NODE_ADD)
+    assert calls == [("Fit", "a"), ("Fit", "b")]
 
 
 def test_one_hint_that_looks_at_the_pod_makes_every_pod_be_asked_about(make_world, hint, calls):
