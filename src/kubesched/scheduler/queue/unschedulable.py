@@ -191,9 +191,10 @@ class UnschedulablePods:
         return woken
 
     def _park(self, member: Member) -> None:
-        assert member.waiting is not None, "only pods of a class are parked"
-        key = member.info.pod_info.key
-        self._members[key] = member.waiting.members[key] = member
+        waiting, key = member.waiting, member.info.pod_info.key
+        assert waiting is not None, "only pods of a class are parked"
+        self._members[key] = waiting.members[key] = member
+        waiting.has_newcomers |= waiting.is_awake
         self._note_stay(since(member.info))
 
     def _reject(self, waiting: WaitingClass, cohort: Cohort) -> None:
@@ -371,7 +372,7 @@ def _in_order(
 ) -> tuple[Judged[Member], Judged[WaitingClass]]:
     """The pods in order of arrival, the classes in order of timestamps."""
     pods.sort(key=lambda judged: judged[0].arrival)
-    classes.sort(key=lambda judged: judged[0].stamp)
+    classes.sort(key=lambda judged: judged[0].last_tried)
     return pods, classes
 
 

@@ -95,6 +95,7 @@ class WaitingClass:
         "class_key",
         "cohort",
         "flushed_at",
+        "has_newcomers",
         "head_arrival",
         "head_uid",
         "label",
@@ -125,6 +126,8 @@ class WaitingClass:
         self.place = ""
         """The queue that the head entered."""
         self.flushed_at: float | None = None
+        self.has_newcomers = False
+        """True if pods joined while it was awake: they had an attempt of their own."""
         self._next_stamp = -inf
 
     @property
@@ -138,6 +141,11 @@ class WaitingClass:
         stayed = since(first.info)
         return max(stayed, self.stamp) if first.settled < self.settled else stayed
 
+    @property
+    def last_tried(self) -> float:
+        """When its pods were last tried; if each by itself, the first of them."""
+        return self.stamp if self.settled else next(iter(self.members.values())).info.timestamp
+
     def wake(self, strategy: Strategy, label: str, stamp: float, flushed_at: float | None) -> None:
         self.strategy, self.label, self.flushed_at = strategy, label, flushed_at
         self._next_stamp = stamp
@@ -148,14 +156,18 @@ class WaitingClass:
     def settle(self, message: str) -> tuple[int, list[str]]:
         """Count all pods as tried and rejected at the time the class was woken.
 
-        Returns their number, and the keys of those whose last report was different.
+        Returns their number without newcomers, and the keys of those with another last report.
         """
         self.settled += 1
         self.stamp = self._next_stamp
         self.sleep()
         untold = [] if self.message == message else [*self.members]
         self.message = message
-        return len(self.members), untold
+        others = len(self.members)
+        if self.has_newcomers:
+            others = sum(member.settled < self.settled for member in self.members.values())
+            self.has_newcomers = False
+        return others, untold
 
     def put_back(self, head: Member) -> None:
         """Put the head before the others, unless older pods of another class have joined."""
