@@ -7,9 +7,9 @@ from typing import Any, Final, Protocol
 
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.scheduler.queue.heap import KeyedHeap, RankedByLess
-from kubesched.scheduler.queue.incoming import Incoming
 
 ACTIVE: Final = "active"
+ActiveQueue = KeyedHeap[QueuedPodInfo]
 
 
 class QueueSort(Protocol):
@@ -32,24 +32,3 @@ def rank_by(queue_sort: QueueSort) -> Callable[[QueuedPodInfo], Any]:
             break
     less = queue_sort.less
     return lambda info: RankedByLess(less, info)
-
-
-class ActiveQueue(KeyedHeap[QueuedPodInfo]):
-    """The heap of activeQ, with a count of incoming pods."""
-
-    __slots__ = ("_incoming",)
-
-    def __init__(self, rank: Callable[[QueuedPodInfo], Any], incoming: Incoming) -> None:
-        super().__init__(rank)
-        self._incoming = incoming
-
-    def add(
-        self, info: QueuedPodInfo, event_label: str, turn: int | None = None, decided: str = ""
-    ) -> None:
-        self.put(info.pod_info.key, info, turn)
-        self._incoming.count(ACTIVE, event_label, decided)
-        self._incoming.list_size(ACTIVE)
-
-    def replace(self, info: QueuedPodInfo) -> None:
-        """Replace a pod's entry with a newer version."""
-        self.put_newer(info.pod_info.key, info)

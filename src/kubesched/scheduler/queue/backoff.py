@@ -18,7 +18,6 @@ from typing import Any, Final
 from kubesched.base.logs import get_logger
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.scheduler.queue.heap import KeyedHeap
-from kubesched.scheduler.queue.incoming import Incoming
 
 log = get_logger(__name__)
 
@@ -79,13 +78,10 @@ class BackoffPolicy:
 class BackoffQueue:
     """Both heaps as one queue."""
 
-    __slots__ = ("_error", "_incoming", "_plain", "policy")
+    __slots__ = ("_error", "_plain", "policy")
 
     def __init__(
-        self,
-        policy: BackoffPolicy,
-        active_rank: Callable[[QueuedPodInfo], Any] | None,
-        incoming: Incoming,
+        self, policy: BackoffPolicy, active_rank: Callable[[QueuedPodInfo], Any] | None
     ) -> None:
         """`active_rank` orders rejected pods with expiry in one window; None: by expiry alone."""
         self.policy = policy
@@ -95,12 +91,8 @@ class BackoffQueue:
             if active_rank is None
             else lambda info: (policy.expiration(info), active_rank(info))
         )
-        self._incoming = incoming
 
-    def add(
-        self, info: QueuedPodInfo, event_label: str, turn: int | None = None, decided: str = ""
-    ) -> None:
-        key = info.pod_info.key
+    def put(self, key: str, info: QueuedPodInfo, turn: int | None = None) -> None:
         rejected = bool(info.unschedulable_plugins or info.pending_plugins)
         target, other = (self._plain, self._error) if rejected else (self._error, self._plain)
         target.put(key, info, turn)
@@ -110,13 +102,9 @@ class BackoffQueue:
                 "Pod was added to the backoff queue while it was there already",
                 pod=info.pod_info.pod,
             )
-            return
-        self._incoming.count(BACKOFF, event_label, decided)
-        self._incoming.list_size(BACKOFF)
 
-    def replace(self, info: QueuedPodInfo) -> None:
+    def put_newer(self, key: str, info: QueuedPodInfo) -> None:
         """Replace a pod's entry with a newer version, in the same heap."""
-        key = info.pod_info.key
         (self._plain if key in self._plain else self._error).put_newer(key, info)
 
     def pop_rejected(self) -> QueuedPodInfo | None:

@@ -33,6 +33,11 @@ class Incoming:
         if decided != queue:
             self._entities.labels(queue, label, POD).inc(number)
 
+    def enter(self, queue: str, label: str, decided: str = "") -> None:
+        """Count a pod that enters a queue, and list its size."""
+        self.count(queue, label, decided)
+        self.list_size(queue)
+
     def list_size(self, queue: str) -> None:
         """Show the size of a queue from now on."""
         if self.unlisted and (read := self.unlisted.pop(queue, None)) is not None:

@@ -45,7 +45,12 @@ from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.scheduler.queue.active import ACTIVE, ActiveQueue, QueueSort, rank_by
 from kubesched.scheduler.queue.announcements import ClassFailure
-from kubesched.scheduler.queue.backoff import FLUSH_PERIOD_S, BackoffPolicy, BackoffQueue
+from kubesched.scheduler.queue.backoff import (
+    BACKOFF,
+    FLUSH_PERIOD_S,
+    BackoffPolicy,
+    BackoffQueue,
+)
 from kubesched.scheduler.queue.cohorts import PreCheck
 from kubesched.scheduler.queue.contents import QueueContents
 from kubesched.scheduler.queue.entries import Entries, Signer
@@ -130,8 +135,8 @@ class SchedulingQueue(QueueContents):
         )
         self._incoming = incoming = Incoming(metrics)
         super().__init__(
-            ActiveQueue(rank, incoming),
-            BackoffQueue(policy, rank if settings.pop_from_backoff_q else None, incoming),
+            ActiveQueue(rank),
+            BackoffQueue(policy, rank if settings.pop_from_backoff_q else None),
             UnschedulablePods(metrics, incoming),
             InFlight(metrics, given_up=hints.resolve(UNSCHEDULABLE_TIMEOUT)),
             hints=hints,
@@ -198,7 +203,7 @@ class SchedulingQueue(QueueContents):
         for queue in (self._active, self._backoff):
             info = queue.get(key)
             if info is not None:
-                queue.replace(self._entries.newer(info, old, new))
+                queue.put_newer(key, self._entries.newer(info, old, new))
                 return
         info = self._pool.get(key)
         if info is not None:
@@ -503,10 +508,10 @@ class SchedulingQueue(QueueContents):
 
     def restore(self, saved: SavedQueue, find_pod: Callable[[str], Pod]) -> None:
         """Fill an empty queue from a checkpoint; `find_pod` returns pods by key."""
-        for add, pods in (
-            (self._active.add, saved.active),
-            (self._backoff.add, saved.backoff),
-            (self._pool.add_or_update, saved.unschedulable),
+        for place, pods in (
+            (ACTIVE, saved.active),
+            (BACKOFF, saved.backoff),
+            (UNSCHEDULABLE, saved.unschedulable),
         ):
             for saved_pod in pods:
                 info = saved_pod.entry(PodInfo(find_pod(saved_pod.key)))
@@ -514,7 +519,11 @@ class SchedulingQueue(QueueContents):
                 if info.is_gated:
                     info.gating_plugin_events = self._hints.events_of(info.gating_plugin)
                 self._count_rejections(info, 1)
-                add(info, self._added)
+                if place == UNSCHEDULABLE:
+                    self._pool.add_or_update(info, self._added)
+                    continue
+                (self._active if place == ACTIVE else self._backoff).put(saved_pod.key, info)
+                self._incoming.enter(place, self._added)
         self._scheduling_cycle = saved.scheduling_cycle
 
     def check_invariants(self) -> None:

@@ -75,7 +75,8 @@ class Transitions:
         if info.initial_attempt_timestamp is None:
             info.initial_attempt_timestamp = self._clock.monotonic()
         self._pool.remove(key)
-        self._active.add(info, label, turn, decided)
+        self._active.put(key, info, turn)
+        self._incoming.enter(ACTIVE, label, decided)
         if log.enabled(5):
             log_move(info, label, ACTIVE)
         if label in self._nominating_labels:
@@ -91,8 +92,10 @@ class Transitions:
             if info.is_gated:
                 self._keep_gated(info, label, decided)
                 return False
-        self._pool.remove(info.pod_info.key)
-        self._backoff.add(info, label, turn, decided)
+        key = info.pod_info.key
+        self._pool.remove(key)
+        self._backoff.put(key, info, turn)
+        self._incoming.enter(BACKOFF, label, decided)
         if log.enabled(5):
             log_move(info, label, BACKOFF)
         return True

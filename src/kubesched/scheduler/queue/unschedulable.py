@@ -120,8 +120,7 @@ class UnschedulablePods:
         elif waiting.message != message:
             waiting.message = None
         self._park(Member(info, self._next_arrival(), cohort, waiting))
-        self._incoming.count(UNSCHEDULABLE, event_label, UNSCHEDULABLE)
-        self._incoming.list_size(UNSCHEDULABLE)
+        self._incoming.enter(UNSCHEDULABLE, event_label, UNSCHEDULABLE)
 
     def settle(self, info: QueuedPodInfo, event_label: str, message: str) -> tuple[int, list[str]]:
         """Add the head of a class whose failure holds for all: the others count as rejected too.
