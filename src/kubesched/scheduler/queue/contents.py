@@ -20,33 +20,24 @@ from kubesched.scheduler.queue.unschedulable import GATED, UNSCHEDULABLE, Unsche
 class QueueContents:
     """Read access to, and checks of, activeQ, backoffQ, unschedulablePods and in-flight pods."""
 
-    def __init__(
-        self,
-        active: ActiveQueue,
-        backoff: BackoffQueue,
-        pool: UnschedulablePods,
-        in_flight: InFlight,
-        *,
-        hints: HintMap,
-        nominator: Nominator,
-        metrics: SchedulerMetrics,
-        incoming: Incoming,
-    ) -> None:
-        self._active = active
-        self._backoff = backoff
-        self._pool = pool
-        self._in_flight = in_flight
-        self._hints = hints
-        self.nominator = nominator
-        self._metrics = metrics
+    _active: ActiveQueue
+    _backoff: BackoffQueue
+    _pool: UnschedulablePods
+    _in_flight: InFlight
+    _hints: HintMap
+    _metrics: SchedulerMetrics
+    nominator: Nominator
+
+    def _show_sizes(self, incoming: Incoming) -> None:
+        """`pending_pods` reads the sizes from here."""
         readings: dict[str, Callable[[], float]] = {
-            ACTIVE: lambda: len(active),
-            BACKOFF: lambda: len(backoff),
-            UNSCHEDULABLE: lambda: pool.ungated_count,
-            GATED: lambda: pool.gated_count,
+            ACTIVE: lambda: len(self._active),
+            BACKOFF: lambda: len(self._backoff),
+            UNSCHEDULABLE: lambda: self._pool.ungated_count,
+            GATED: lambda: self._pool.gated_count,
         }
         for queue, read in readings.items():
-            metrics.pending_pods.labels(queue).read_from(read)
+            self._metrics.pending_pods.labels(queue).read_from(read)
         incoming.unlisted = readings
 
     def get_pod(self, namespace: str, name: str) -> QueuedPodInfo | None:

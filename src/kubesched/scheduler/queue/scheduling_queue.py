@@ -133,17 +133,15 @@ class SchedulingQueue(QueueContents):
             max_s=settings.max_backoff_s,
             whole_seconds=settings.pop_from_backoff_q,
         )
+        self._hints = hints
+        self._metrics = metrics
+        self.nominator = nominator
         self._incoming = incoming = Incoming(metrics)
-        super().__init__(
-            ActiveQueue(rank),
-            BackoffQueue(policy, rank if settings.pop_from_backoff_q else None),
-            UnschedulablePods(metrics, incoming),
-            InFlight(metrics, given_up=hints.resolve(UNSCHEDULABLE_TIMEOUT)),
-            hints=hints,
-            nominator=nominator,
-            metrics=metrics,
-            incoming=incoming,
-        )
+        self._active = ActiveQueue(rank)
+        self._backoff = BackoffQueue(policy, rank if settings.pop_from_backoff_q else None)
+        self._pool = UnschedulablePods(metrics, incoming)
+        self._in_flight = InFlight(metrics, given_up=hints.resolve(UNSCHEDULABLE_TIMEOUT))
+        self._show_sizes(incoming)
         if settings.reference.entity_metrics:
             for queue in ("incomplete", "pending"):  # members of pod groups only
                 metrics.pending_pods.labels(queue)
