@@ -115,7 +115,7 @@ class Reloader:
         pending = {uid: pod for uid, pod in outcomes(api).items() if not pod.node}
         try:
             with imported_anew(self.folder):
-                config, registry = await _in_thread(self._import, IMPORT_S)
+                config, registry = await _in_thread(self._import)
                 await seat.replace(config, registry)
         except (Exception, SystemExit) as error:  # any code of a plugin may have run
             self._is_broken = True
@@ -199,7 +199,7 @@ def imported_anew(folder: str) -> Iterator[None]:
         raise
 
 
-async def _in_thread(function: Callable[[], T], limit_s: float) -> T:
+async def _in_thread(function: Callable[[], T]) -> T:
     """The function's result, from a thread that does not keep the process from ending.
 
     Raises:
@@ -216,10 +216,10 @@ async def _in_thread(function: Callable[[], T], limit_s: float) -> T:
 
     threading.Thread(target=work, name="reload", daemon=True).start()
     try:
-        async with asyncio.timeout(limit_s):
+        async with asyncio.timeout(IMPORT_S):
             return await asyncio.wrap_future(answer)
     except TimeoutError:
-        raise KubeschedError(f"the import has not ended after {limit_s:.0f} s") from None
+        raise KubeschedError(f"the import has not ended after {IMPORT_S:.0f} s") from None
 
 
 def explain(error: BaseException, folder: str, path: str) -> str:

@@ -49,7 +49,7 @@ from kubesched.app.serving import Exposed, Serving
 from kubesched.app.settings import RunSettings, complete, feature_gates, log_settings
 from kubesched.app.stopping import ExitLimit, StopRequest
 from kubesched.base import logs
-from kubesched.base.clock import Clock, SystemClock
+from kubesched.base.clock import SystemClock
 from kubesched.base.errors import ConfigError, KubeschedError, without_groups
 from kubesched.base.garbage_collection import GarbageCollection
 from kubesched.base.metrics.registry import MetricsRegistry
@@ -163,7 +163,7 @@ async def _run(settings: RunSettings, registry: Registry) -> int:
     stop = StopRequest()
     stop.install()
     try:
-        return await SchedulerProcess(settings, stop, registry=registry).run()
+        return await SchedulerProcess(settings, stop, registry).run()
     except Exception as error:  # the outermost edge
         return _ended_by(error)
     finally:
@@ -173,21 +173,13 @@ async def _run(settings: RunSettings, registry: Registry) -> int:
 class SchedulerProcess:
     """The parts of one process, started and stopped in order."""
 
-    def __init__(
-        self,
-        settings: RunSettings,
-        stop: StopRequest,
-        *,
-        registry: Registry | None = None,
-        clock: Clock | None = None,
-        random: Random | None = None,
-    ) -> None:
+    def __init__(self, settings: RunSettings, stop: StopRequest, registry: Registry | None) -> None:
         """`registry` replaces the in-tree and installed plugins."""
         self._settings = settings
         self._plugins = registry
         self._stop = stop
-        self._clock = clock or SystemClock()
-        self._random = random or Random()
+        self._clock = SystemClock()
+        self._random = Random()
         self._registry = make_registry(settings.options)
         self._app: SchedulerApp | None = None
         self._watchdog: LoopWatchdog | None = None

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from kubesched.api.core_v1 import Node
 from kubesched.api.resource_v1 import DeviceRequest, ResourceClaim
-from kubesched.base.clock import Clock, SystemClock
+from kubesched.base.clock import SystemClock
 from kubesched.plugins.dynamic_resources.manager import DRAManager
 from kubesched.plugins.dynamic_resources.structured.allocated_state import AllocatedState
 from kubesched.plugins.dynamic_resources.structured.allocator import Allocator
@@ -38,9 +38,9 @@ OBSTACLES: Final = (IN_USE, TAINTS, COUNTERS, CONSTRAINTS, CAPACITY, OTHERS)
 class DeviceTrials:
     """Questions to the allocator, within `SEARCH_S`. The scheduler's own state is not changed."""
 
-    def __init__(self, dra: DRAManager, clock: Clock | None = None) -> None:
+    def __init__(self, dra: DRAManager) -> None:
         self.dra = dra
-        now = (clock or SystemClock()).monotonic
+        now = SystemClock().monotonic
         end = now() + SEARCH_S
         self.is_late: Callable[[], bool] = lambda: now() > end
         self._allocators: dict[frozenset[str], Allocator] = {}

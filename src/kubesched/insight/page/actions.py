@@ -83,7 +83,7 @@ class PlaygroundActions:
             "status": {"capacity": nodes[0].get("status", {}).get("capacity", {})},
         }
         more = f"\n# and {count - 1} more" if count > 1 else ""
-        return _here_document("create", yaml.safe_dump(shown, sort_keys=False)) + more
+        return _here_document(yaml.safe_dump(shown, sort_keys=False)) + more
 
     def _apply(self, text: str, preview: bool) -> str:
         manifests = parse_manifests("YAML", text.encode())
@@ -96,19 +96,19 @@ class PlaygroundActions:
                     raise ActionError(f"{manifest}: the kind is not known")
                 namespace = manifest.namespace or "default"
                 self._api.create(info, manifest.obj, namespace if info.namespaced else None)
-        return _here_document("create", text)
+        return _here_document(text)
 
 
 def _is_count(value: int) -> bool:
     return not isinstance(value, bool) and 0 < value <= MAX_NEW_NODES
 
 
-def _here_document(verb: str, text: str) -> str:
+def _here_document(text: str) -> str:
     """A here-document whose delimiter is no line of the text, so the shell reads none of it."""
     lines, word = set(text.splitlines()), "EOF"
     while word in lines:
         word += "_"
-    return f"kubectl {verb} -f - <<'{word}'\n{visible_lines(text).rstrip()}\n{word}"
+    return f"kubectl create -f - <<'{word}'\n{visible_lines(text).rstrip()}\n{word}"
 
 
 _REPLICAS = "--replicas="

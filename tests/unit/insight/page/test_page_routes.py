@@ -417,7 +417,7 @@ async def test_a_reader_that_does_not_read_is_dropped(monkeypatch):
 def test_no_line_of_a_manifest_reaches_the_shell(line, tmp_path):
     evil = tmp_path / "evil"
     text = f"kind: Pod\ntext: |\n  $(touch {evil}) `touch {evil}`\n{line}\ntouch {evil}\nEOF_x\n"
-    command = _here_document("create", text)
+    command = _here_document(text)
     shown = command.replace("kubectl create -f -", "cat", 1)
     ran = subprocess.run(["sh", "-c", shown], capture_output=True, check=True, text=True)
     assert ran.stdout == text
