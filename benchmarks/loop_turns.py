@@ -164,9 +164,11 @@ class Cluster(NullServer):
             # A watch is resumed before the newest change that the client knows, and begins with it.
             connection.write(chunk(encode(self._newest[path]) + b"\n"))
             return
-        self._lists[path] = asyncio.get_running_loop().create_task(self._list(connection, path))
+        self._lists[path] = asyncio.get_running_loop().create_task(
+            self._stream_list(connection, path)
+        )
 
-    async def _list(self, connection: Connection, path: bytes) -> None:
+    async def _stream_list(self, connection: Connection, path: bytes) -> None:
         """Stream a list, in pieces: a client takes a server that is silent for half a minute for
         one that cannot do that.
         """
