@@ -13,11 +13,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from call_counts import SIZE, Budgets, count_named, excesses, names
+from call_counts import Budgets, count_named, excesses, names
 from call_counts import python_version as this_python
 
 from kubesched.lab.benchmarking import core_cluster
-from kubesched.lab.benchmarking.catalogue import find
 
 FILE = Path(__file__).parent / "budgets.json"
 BUDGETS = msgspec.json.decode(FILE.read_bytes(), type=Budgets)
@@ -28,9 +27,7 @@ RECORD = "KUBESCHED_RECORD"
 def test_a_pod_costs_no_more_than_its_budget(name, monkeypatch):
     # Only CPU time passes: on a busy machine, more timers would come due per pod.
     monkeypatch.setattr(core_cluster, "perf_counter", time.thread_time)
-    case = name.partition(",")[0]
-    (workload,) = find([f"{case}/{SIZE}"])
-    results = {name: count_named(name, workload)}
+    results = {name: count_named(name)}
     if os.environ.get(RECORD):
         BUDGETS.by_python.setdefault(this_python(), {}).update(results)
         FILE.write_bytes(msgspec.json.format(msgspec.json.encode(BUDGETS), indent=1) + b"\n")

@@ -1,6 +1,7 @@
 """Machine-independent cost of one pod: Python calls, opcodes and memory.
 
-Follows each pod of a gate workload from its arrival in the queue to its confirmed binding:
+Follows each pod of a gate workload from its arrival in the queue to its confirmed binding, and
+apart from that (`WATCHED`) its two watch events from their bytes to the informer's store:
 
     calls       calls of this package's functions, and of C functions from them
     opcodes     instructions of this package's functions
@@ -27,16 +28,25 @@ from typing import Any, ClassVar
 from recorded_core import RecordedCluster
 
 import kubesched
+from kubesched.api import codec
+from kubesched.api.core_v1 import Pod
 from kubesched.api.meta import Record
+from kubesched.api.watch import WatchEvent
+from kubesched.base.clock import ManualClock
 from kubesched.base.errors import KubeschedError
+from kubesched.client.informers.informer import Informer
+from kubesched.client.informers.sharing import Sharing
+from kubesched.client.watch import EventStream
 from kubesched.config.features import FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.insight.recording.recorded_dependencies import Recording, open_recording
 from kubesched.insight.recording.writer import Limits
+from kubesched.lab.benchmarking.catalogue import find
 from kubesched.lab.benchmarking.core_cluster import PacedClock
 from kubesched.lab.benchmarking.core_measuring import Measurement
 from kubesched.lab.benchmarking.core_mode import CoreOptions, play
 from kubesched.lab.benchmarking.workload_files import Workload
+from kubesched.testing import make_pod
 
 WORKLOADS = (
     "Basic",
@@ -71,6 +81,9 @@ class Counts(Record):
 RECORDED = "Basic"
 """The case that is also counted with a recorder."""
 
+WATCHED = "Watched pods"
+"""Watch events of pods that appear and are bound; every process that watches pods handles them."""
+
 
 def names() -> list[str]:
     """Names of all counts: every case, most also without classes, one with a recorder."""
@@ -78,12 +91,16 @@ def names() -> list[str]:
         *(name for case in WORKLOADS for name in (case, f"{case}, no classes")),
         *AWKWARD,
         f"{RECORDED}, recorded",
+        WATCHED,
     ]
 
 
-def count_named(name: str, workload: Workload) -> Counts:
+def count_named(name: str) -> Counts:
     """Count a workload in the variant that its name selects."""
-    variant = name.partition(", ")[2]
+    if name == WATCHED:
+        return count_watched()
+    case, _, variant = name.partition(", ")
+    (workload,) = find([f"{case}/{SIZE}"])
     return count(workload, classes=variant != "no classes", recorded=variant == "recorded")
 
 
@@ -96,12 +113,69 @@ def count(workload: Workload, *, classes: bool, recorded: bool = False) -> Count
     pods = _play(workload, _CountingInstructions, options)
     calls, opcodes = _CountingInstructions.calls, _CountingInstructions.opcodes
     _play(workload, _WatchingMemory, options)
+    return _means(pods, calls, opcodes, _WatchingMemory.peak_bytes)
+
+
+def count_watched(pods: int = 500) -> Counts:
+    """Watch pods of one owner three times, as `count` plays a workload."""
+    stream = [line + b"\n" for index in range(pods) for line in _watch_events(index)]
+    _Watcher().take(stream)
+    watcher, counting = _Watcher(), _CountingInstructions
+    counting.calls, counting.opcodes = 0, Counter()
+    sys.setprofile(counting._profile)
+    _start_counting(counting.opcodes)
+    watcher.take(stream)
+    _stop_counting()
+    sys.setprofile(None)
+    watcher = _Watcher()
+    tracemalloc.start(1)
+    watcher.take(stream)
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return _means(pods, counting.calls, counting.opcodes, peak_bytes)
+
+
+def _watch_events(index: int) -> tuple[bytes, bytes]:
+    """A pod as a ReplicaSet and the API server make it, and bound to one of 50 nodes."""
+    made = make_pod(f"web-{index:05}").uid(f"uid-{index}").cpu("100m").label("app", "web")
+    pod = made.json
+    pod["metadata"] |= {
+        "resourceVersion": str(2 * index + 1),
+        "annotations": {"team": "web"},
+        "ownerReferences": [{"kind": "ReplicaSet", "name": "web", "uid": "u", "controller": True}],
+    }
+    token = {"name": f"kube-api-access-{index:05}", "projected": {"defaultMode": 420}}
+    pod["spec"] |= {"volumes": [token], "tolerations": [{"operator": "Exists"}]}
+    added = codec.encode(WatchEvent("ADDED", made.build()))
+    pod["metadata"]["resourceVersion"] = str(2 * index + 2)
+    pod["spec"]["nodeName"] = f"node-{index % 50}"
+    pod["status"] = {"conditions": [{"type": "PodScheduled", "status": "True"}]}
+    return added, codec.encode(WatchEvent("MODIFIED", made.build()))
+
+
+class _Watcher:
+    """Decodes watch events and applies them to an informer's store."""
+
+    def __init__(self) -> None:
+        source: Any = None  # nothing is listed
+        self._stream = EventStream(Pod)
+        self._informer = Informer(
+            source, name="pods", clock=ManualClock(), random=Random(1), transform=Sharing().share
+        )
+
+    def take(self, lines: Sequence[bytes]) -> None:
+        for line in lines:
+            for event in self._stream.feed(line):
+                self._informer.reflector._take(event)
+
+
+def _means(pods: int, calls: int, opcodes: Counter[CodeType], peak_bytes: int) -> Counts:
     by_function = {_name(code): number / pods for code, number in opcodes.items()}
     total = sum(by_function.values())
     return Counts(
         calls=round(calls / pods, 1),
         opcodes=round(total, 1),
-        peak_bytes=round(_WatchingMemory.peak_bytes / pods, 1),
+        peak_bytes=round(peak_bytes / pods, 1),
         functions={
             name: round(number, 1)
             for name, number in sorted(by_function.items(), key=lambda item: -item[1])
