@@ -227,8 +227,8 @@ class GroupSchedulingQueue(SchedulingQueue):
     def _pre_enqueue(self, entity: QueuedGroup) -> bool:
         """Whether PreEnqueue lets all members pass; the last one that is refused gates them all.
 
-        Upstream asks every member each time. Once all were asked the last ones suffice: newer
-        members go behind the others, so each is asked when it comes.
+        Upstream asks every member each time. The last ones suffice: newer members go behind the
+        others, so each was asked when it came.
         """
         entity.gate = None
         entity.rejected()
@@ -236,11 +236,9 @@ class GroupSchedulingQueue(SchedulingQueue):
             for info in reversed(infos):
                 self._transitions.pre_enqueue.run(info)
                 if info.is_gated:
-                    entity.gate = entity.gate or info
-                    if entity.was_asked:
-                        return False
-        entity.was_asked = True
-        return entity.gate is None
+                    entity.gate = info
+                    return False
+        return True
 
     def _to_active(self, entity: QueuedGroup, label: str, *, from_backoff: bool = False) -> str:
         ran_before = from_backoff and self.settings.pop_from_backoff_q

@@ -29,8 +29,6 @@ class QueuedGroup:
     initial_attempt_timestamp: float | None = None
     gate: QueuedPodInfo | None = None
     """The member that PreEnqueue refused, which keeps all of them out."""
-    was_asked: bool = False
-    """Whether PreEnqueue has seen all members since they were tried."""
     was_flushed_from_unschedulable: bool = False
     flush_timestamp: float | None = None
 
