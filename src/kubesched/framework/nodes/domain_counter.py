@@ -27,6 +27,7 @@ from kubesched.framework.nodes.columns import ABSENT, Ids, Indices, InternedColu
 
 if TYPE_CHECKING:
     from kubesched.framework.nodes.node_table import NodeTable
+    from kubesched.framework.nodes.views import NodeColumns
 
 
 class Eligibility(Protocol):
@@ -43,6 +44,11 @@ class RowCounts(Protocol):
 
     def held(self) -> Iterable[tuple[int, int]]:
         """(row, count) of every row with a nonzero count."""
+        ...
+
+    @property
+    def per_row(self) -> Ids:
+        """The counts as a column."""
         ...
 
 
@@ -88,6 +94,12 @@ class Domains:
         self.count = int(np.count_nonzero(self.nodes))
         """Number of existing domains."""
         self.version += 1
+
+    @property
+    def is_each_node(self) -> bool:
+        """True if every node has a value of its own, as with host names."""
+        column, nodes = self.column, self._table.node_count
+        return self._eligibility is None and column.in_use == column.present == nodes
 
     def _hold(self, domain_of: Ids) -> None:
         self.domain_of = domain_of
@@ -212,11 +224,15 @@ class DomainCounter:
         return self._counts
 
     @property
-    def cells(self) -> memoryview:
-        """`counts` as a memoryview, for reading single counts."""
-        if not self._version:
-            self._build()
-        return self._cells
+    def is_by_row(self) -> bool:
+        """True if a node's domain is that node, so that `of_nodes` has nothing to look up."""
+        return self._domains.is_each_node
+
+    def of_nodes(self, nodes: NodeColumns) -> Ids:
+        """The pods in the domain of each node; 0 for nodes without the label."""
+        if self.is_by_row:
+            return nodes.part_of(self._source.per_row)
+        return self.counts.take(nodes.part_of(self.column.ids))
 
     @property
     def total(self) -> int:
@@ -239,10 +255,6 @@ class DomainCounter:
     def column(self) -> InternedColumn[str]:
         """The topology label's values per row."""
         return self._domains.column
-
-    def held(self) -> Iterable[tuple[int, int]]:
-        """(row, count) of every row whose pods are counted."""
-        return self._source.held()
 
     def counts_row(self, row: int) -> bool:
         """False for ineligible rows and rows without the label."""

@@ -84,10 +84,12 @@ class LabelClass:
 class PodsPerRow:
     """Some pods, counted by row."""
 
-    def __init__(self) -> None:
+    def __init__(self, index: PodIndex) -> None:
+        self._index = index
         self.rows: dict[int, int] = {}
         """The nonzero pod counts by row."""
         self.total = 0
+        self._dense: Ids | None = None
 
     def add(self, row: int, delta: int) -> int:
         """Count pods; returns how many the row has now."""
@@ -97,36 +99,12 @@ class PodsPerRow:
             self.rows[row] = count
         else:
             self.rows.pop(row, None)
+        if self._dense is not None:
+            self._dense[row] = count
         return count
 
     def held(self) -> Iterable[tuple[int, int]]:
         return self.rows.items()
-
-
-class Counter(PodsPerRow):
-    """Pods per row that satisfy one predicate."""
-
-    def __init__(self, index: PodIndex, predicate: PodPredicate) -> None:
-        super().__init__()
-        self._index = index
-        self.predicate = predicate
-        self._dense: Ids | None = None
-        self.is_dropped = False
-        """True once the index stopped updating this counter: request a new one."""
-        self._domains: dict[Hashable, DomainCounter] = {}
-        self._overflow: WeakValueDictionary[Hashable, DomainCounter] = WeakValueDictionary()
-        """Domain counters beyond the limit: weakly held, updated while in use."""
-
-    def add(self, row: int, delta: int) -> int:
-        for domains in self._domains.values():
-            domains.add(row, delta)
-        if self._overflow:
-            for domains in list(self._overflow.values()):
-                domains.add(row, delta)
-        count = super().add(row, delta)
-        if self._dense is not None:
-            self._dense[row] = count
-        return count
 
     @property
     def per_row(self) -> Ids:
@@ -142,6 +120,34 @@ class Counter(PodsPerRow):
     def forget_dense(self) -> None:
         """Free the column; it is rebuilt on demand."""
         self._dense = None
+
+    def check_column(self, name: Hashable) -> None:
+        """Assert that the column, if there is one, equals the counts."""
+        if self._dense is not None:
+            rows = np.flatnonzero(self._dense)
+            column = dict(zip(rows.tolist(), self._dense[rows].tolist(), strict=True))
+            assert column == self.rows, f"column of counter {name!r} drifted"
+
+
+class Counter(PodsPerRow):
+    """Pods per row that satisfy one predicate."""
+
+    def __init__(self, index: PodIndex, predicate: PodPredicate) -> None:
+        super().__init__(index)
+        self.predicate = predicate
+        self.is_dropped = False
+        """True once the index stopped updating this counter: request a new one."""
+        self._domains: dict[Hashable, DomainCounter] = {}
+        self._overflow: WeakValueDictionary[Hashable, DomainCounter] = WeakValueDictionary()
+        """Domain counters beyond the limit: weakly held, updated while in use."""
+
+    def add(self, row: int, delta: int) -> int:
+        for domains in self._domains.values():
+            domains.add(row, delta)
+        if self._overflow:
+            for domains in list(self._overflow.values()):
+                domains.add(row, delta)
+        return super().add(row, delta)
 
     def by_domain(self, key: str, eligibility: Eligibility | None = None) -> DomainCounter:
         """The counts per value of a topology label, up to date."""
@@ -162,10 +168,7 @@ class Counter(PodsPerRow):
         key = self.predicate.key
         assert self.rows == expected, f"counter {key!r} drifted"
         assert self.total == sum(expected.values()), f"total of counter {key!r} drifted"
-        if self._dense is not None:
-            rows = np.flatnonzero(self._dense)
-            column = dict(zip(rows.tolist(), self._dense[rows].tolist(), strict=True))
-            assert column == expected, f"column of counter {key!r} drifted"
+        self.check_column(key)
         for at, domains in (*self._domains.items(), *self._overflow.items()):
             domains.check_invariants(expected, at)
 
@@ -185,8 +188,7 @@ class Term(PodsPerRow):
     """An (anti-)affinity term carried by pods on nodes."""
 
     def __init__(self, index: PodIndex, key: TermKey, term: AffinityTerm) -> None:
-        super().__init__()
-        self._index = index
+        super().__init__(index)
         self.key = key
         self.term = term
         self.weight = key.weight
@@ -246,9 +248,11 @@ class PodIndex:
         """Least recently used first."""
         self._counters_by_pair: dict[LabelPair | None, dict[Counter, None]] = {}
         """Counters by anchor label pair; None for those without an anchor."""
-        self._dense: OrderedDict[Counter, None] = OrderedDict()
+        self._dense: OrderedDict[PodsPerRow, None] = OrderedDict()
         self._domains: WeakValueDictionary[Hashable, Domains] = WeakValueDictionary()
         self._terms: dict[str, dict[TermKey, Term]] = {kind: {} for kind in TERM_KINDS}
+        self.has_terms = False
+        """True if any pod on a node has an affinity term."""
         self.terms_version = 0
         """Increases when a term appears or disappears, to invalidate lists of matching terms."""
 
@@ -338,10 +342,13 @@ class PodIndex:
         if carried is None:
             carried = known[key] = Term(self, key, term)
             self.terms_version += 1
+            self.has_terms = True
         carried.add(row, delta)
         if not carried.total:
             del known[key]
+            self._dense.pop(carried, None)
             self.terms_version += 1
+            self.has_terms = any(self._terms.values())
 
     # -- lookup ------------------------------------------------------------------------------------
 
@@ -361,7 +368,7 @@ class PodIndex:
         """Mark a counter as recently used."""
         self._counters.move_to_end(counter.predicate.key)
 
-    def keep_dense(self, counter: Counter) -> None:
+    def keep_dense(self, counter: PodsPerRow) -> None:
         """Mark a counter's column as recently used. The number of columns is limited."""
         dense = self._dense
         dense[counter] = None
@@ -407,11 +414,6 @@ class PodIndex:
             if counter in label_class.counters:
                 label_class.counters.remove(counter)
 
-    @property
-    def has_terms(self) -> bool:
-        """True if any pod on a node has an affinity term."""
-        return any(self._terms.values())
-
     def terms(self, kind: str) -> Collection[Term]:
         return self._terms[kind].values()
 
@@ -434,9 +436,11 @@ class PodIndex:
                 ):
                     expected[row] = expected.get(row, 0) + 1
             counter.check_invariants(expected)
+        assert self.has_terms == any(self._terms.values()), "has_terms drifted"
         for kind in TERM_KINDS:
             for term in self._terms[kind].values():
                 assert term.total == sum(term.rows.values()) > 0, f"term {term.key!r} drifted"
+                term.check_column(term.key)
                 if term._domains is not None:
                     term._domains.check_invariants(term.rows, term.key)
         for label_class in self._classes.values():

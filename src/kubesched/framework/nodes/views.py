@@ -8,7 +8,7 @@ entry per row of the view, in the view's order, and must not be written to.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from itertools import repeat
+from itertools import pairwise, repeat
 from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
@@ -72,6 +72,13 @@ class NodeColumns:
     def part_of(self, column: npt.NDArray[S]) -> npt.NDArray[S]:
         """The view's part of a column over all rows."""
         return column[self.rows]
+
+    def among(self, indices: Indices) -> NodeColumns:
+        """A view of some of these nodes, by their index here."""
+        rows = self.rows
+        if isinstance(rows, slice):
+            return NodeColumns(self.table, indices + (rows.start or 0))
+        return NodeColumns(self.table, rows[indices])
 
     @property
     def alive(self) -> Mask:
@@ -220,7 +227,7 @@ class NodeColumns:
 class PassingColumns(NodeColumns):
     """The rows selected by a mask over all used rows; row indices are computed on first use."""
 
-    __slots__ = ("_many", "is_whole", "mask")
+    __slots__ = ("_gaps", "is_whole", "mask")
 
     def __init__(self, table: NodeTable, mask: Mask) -> None:
         self.table = table
@@ -228,8 +235,7 @@ class PassingColumns(NodeColumns):
         self._length = int(np.count_nonzero(mask))
         self.is_whole = self._length == len(mask)
         """True if every row passes: columns are then slices, not copies."""
-        self._many = len(mask) - len(mask) // 64
-        """With more rows than this, a mask, which copies runs of rows, is faster than indices."""
+        self._gaps: list[int] | None = None
         self._rows = slice(0, self._length) if self.is_whole else None
 
     def _find_rows(self) -> Rows:
@@ -238,8 +244,13 @@ class PassingColumns(NodeColumns):
     def part_of(self, column: npt.NDArray[S]) -> npt.NDArray[S]:
         if self.is_whole:
             return column[: self._length]
-        if self._length > self._many:
-            return column[: len(self.mask)][self.mask]
+        missing, rows = len(self.mask) - self._length, len(self.mask)
+        if missing * 512 < rows:  # copying the runs between them takes a sixth of a lookup
+            if self._gaps is None:
+                self._gaps = [-1, *(~self.mask).nonzero()[0].tolist(), rows]
+            return np.concatenate([column[a + 1 : b] for a, b in pairwise(self._gaps)])
+        if missing * 64 < rows:
+            return column[:rows][self.mask]
         return column.take(self.row_indices())
 
     def number_of_values(self, key: str, among: Mask | None = None) -> int:

@@ -92,12 +92,11 @@ class FilterState:
         lacks_pod: Mask | None = None
         for counted in self.affinity:
             key = counted.term.topology_key
-            counts = _counts(counted.domains, self._changed_affinity.get(key))
-            # Nodes without the label read the last slot, which is 0.
-            ids = nodes.label_ids(key)
-            here: Mask = (
-                counts.take(ids) <= 0 if len(ids) < len(counts) else (counts <= 0).take(ids)
-            )
+            changes = self._changed_affinity.get(key)
+            if not changes and len(nodes) < len(counted.domains.counts):
+                here: Mask = counted.domains.of_nodes(nodes) <= 0
+            else:  # nodes without the label read the last slot, which is 0
+                here = (_counts(counted.domains, changes) <= 0).take(nodes.label_ids(key))
             lacks_pod = here if lacks_pod is None else lacks_pod | here
         assert lacks_pod is not None, "asked only if there are terms"
         if lacks_pod.any() and self.is_first_of_its_kind():
@@ -192,7 +191,7 @@ def _forbidden(
     """
     forbidden: Mask | None = None
     for key in dict.fromkeys(key for key, _ in pairs if key not in changed):
-        hit: Mask = _any_pods([d.counts for other, d in pairs if other == key], nodes, key)
+        hit: Mask = _any_pods([domains for other, domains in pairs if other == key], nodes)
         forbidden = hit if forbidden is None else forbidden | hit
     for key, changes in changed.items():
         column = nodes.label_column(key)
@@ -209,16 +208,17 @@ def _forbidden(
     return forbidden
 
 
-def _any_pods(counts: list[Ids], nodes: NodeColumns, key: str) -> Mask:
+def _any_pods(counters: list[DomainCounter], nodes: NodeColumns) -> Mask:
     """Where any count is positive in the node's domain; all counts are over the same label."""
-    ids, values = nodes.label_ids(key), len(nodes.label_column(key).values)
-    if len(nodes) < values:
-        any_pods: Mask = np.logical_or.reduce([count.take(ids) > 0 for count in counts])
+    column = counters[0].column
+    values = len(column.values)
+    if counters[0].is_by_row or len(nodes) < values:
+        any_pods: Mask = np.logical_or.reduce([c.of_nodes(nodes) > 0 for c in counters])
         return any_pods
     has_pods = np.zeros(values + 1, dtype=np.bool_)  # the last slot is for nodes without the label
-    for count in counts:
-        has_pods[:-1] |= count[:values] > 0
-    return has_pods.take(ids)
+    for counter in counters:
+        has_pods[:-1] |= counter.counts[:values] > 0
+    return has_pods.take(nodes.part_of(column.ids))
 
 
 def _note(changes: Changes, node_labels: dict[str, str], key: str, delta: int) -> None:

@@ -8,13 +8,14 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kubesched.framework.interfaces import MAX_NODE_SCORE
-from kubesched.framework.nodes.columns import InternedColumn, Levels
+from kubesched.framework.nodes.columns import InternedColumn, Levels, extremes
 from kubesched.framework.nodes.domain_counter import DomainCounter
 from kubesched.framework.nodes.views import NodeColumns
-from kubesched.plugins.helper.extremes import extremes
 
 _SMALL: Final = 2**30
 """Scores up to this, and the distance of two of them, fit in 32 bits."""
+_MANY: Final = 8192
+"""With more nodes than this, each pass over them counts."""
 
 
 class Contribution(NamedTuple):
@@ -44,16 +45,23 @@ def raw_scores(state: ScoreState, nodes: NodeColumns) -> Levels:
     kind = np.int32 if largest < _SMALL else np.int64
     total: Levels | None = None
     for column, contributions in state:
-        ids, values = nodes.part_of(column.ids), len(column.values)
-        by_node = len(nodes) < values
-        sums: Levels = np.zeros(len(nodes) if by_node else values + 1, dtype=kind)
+        values = len(column.values)
+        # A lookup costs as much as ten additions: if there are several, domains are added up first.
+        lookups = 0 if contributions[0].domains.is_by_row else len(contributions) * len(nodes)
+        here: Levels | None = None if lookups <= values else np.zeros(values + 1, dtype=kind)
         for domains, weight in contributions:
-            pods = domains.counts.take(ids) if by_node else domains.counts[:values]
-            sums[: len(pods)] += pods if weight == 1 else np.multiply(pods, weight, dtype=kind)
-        here = sums if by_node else sums.take(ids)
-        total = here if total is None else total + here
+            if here is None:
+                total = _plus(total, np.multiply(domains.of_nodes(nodes), weight, dtype=kind))
+            else:
+                here[:-1] += np.multiply(domains.counts[:values], weight, dtype=kind)
+        if here is not None:
+            total = _plus(total, here.take(nodes.part_of(column.ids)))
     assert total is not None, "without contributions there is nothing to score"
     return total
+
+
+def _plus(total: Levels | None, more: Levels) -> Levels:
+    return more if total is None else total + more
 
 
 def normalized(scores: Levels) -> Levels:
@@ -64,7 +72,18 @@ def normalized(scores: Levels) -> Levels:
     lowest, highest = extremes(scores)
     if lowest == highest:
         return np.zeros(len(scores), dtype=np.int16)
-    shares = (scores - lowest).astype(np.float64)
-    shares /= float(highest - lowest)
-    shares *= float(MAX_NODE_SCORE)
-    return shares.astype(np.int16)
+    span = float(highest - lowest)
+
+    def scaled(raw: Levels) -> Levels:
+        shares = (raw - lowest).astype(np.float64)
+        shares /= span
+        shares *= float(MAX_NODE_SCORE)
+        return shares.astype(np.int16)
+
+    at = (scores != 0).nonzero()[0] if len(scores) > _MANY else ()
+    if not 0 < 8 * len(at) < len(scores):
+        return scaled(scores)
+    # Most nodes have no pods that count, and are scaled alike.
+    final = np.full(len(scores), int(-lowest / span * MAX_NODE_SCORE), dtype=np.int16)
+    final[at] = scaled(scores[at])
+    return final

@@ -9,15 +9,17 @@ import numpy as np
 import numpy.typing as npt
 
 from kubesched.framework.interfaces import MAX_NODE_SCORE
-from kubesched.framework.nodes.columns import ABSENT, Levels, Mask
+from kubesched.framework.nodes.columns import ABSENT, Levels, Mask, extremes
 from kubesched.framework.nodes.views import NodeColumns
-from kubesched.plugins.helper.extremes import extremes
 from kubesched.plugins.pod_topology_spread.constraints import HOSTNAME, Counted
 
 Floats = npt.NDArray[np.float64]
 
 _SMALL: Final = 2**23
 """Raw scores up to this, times twice the highest final score, fit in 32 bits."""
+_NOTHING: Final = 0.0
+_MANY: Final = 8192
+"""With more nodes than this, each pass over them counts."""
 
 
 class SoftConstraint(NamedTuple):
@@ -70,36 +72,51 @@ def raw_scores(state: ScoreState, nodes: NodeColumns) -> Levels:
     """Weighted pods per node, rounded half away from zero. Lower is better."""
     if state is ALL_IGNORED:
         return np.zeros(len(nodes), dtype=np.int32)
+    hosts = [c for c, _ in state.constraints if c.constraint.topology_key == HOSTNAME]
+    if nodes.is_bare or not hosts or len(nodes) <= _MANY:
+        return _scores(state, nodes, has_pods=not nodes.is_bare)
+    # In a large cluster most nodes have no such pod.
+    at = (nodes.part_of(hosts[0].counter.per_row) != 0).nonzero()[0]
+    if len(hosts) > 1 or 8 * len(at) > len(nodes):
+        return _scores(state, nodes)
+    scores = _scores(state, nodes, has_pods=False)
+    scores[at] = _scores(state, nodes.among(at))
+    return scores
+
+
+def _scores(state: ScoreState, nodes: NodeColumns, *, has_pods: bool = True) -> Levels:
+    """Raw scores; without `has_pods`, as if the nodes had no pods that count by host."""
     largest = sum(
         c.constraint.max_skew + c.counter.total * weight for c, weight in state.constraints
     )
     kind = np.int32 if largest < _SMALL else np.int64
-    total: Floats | None = None
-    for (constraint, counter, domains), weight in state.constraints:
-        key = constraint.topology_key
+    total: Floats | float = _NOTHING
+    for number, ((constraint, counter, domains), weight) in enumerate(state.constraints, 1):
+        key, allowed = constraint.topology_key, float(constraint.max_skew - 1)
+        if key == HOSTNAME and not has_pods and not nodes.may_lack(key):
+            total += allowed
+            continue
         if key == HOSTNAME:
             # Upstream: a host's own pods count whatever the inclusion policies say about the host.
-            here: Floats = (
-                np.zeros(len(nodes))
-                if nodes.is_bare
-                else np.multiply(nodes.part_of(counter.per_row), weight, dtype=np.float64)
-            )
+            pods = nodes.part_of(counter.per_row) if has_pods else np.zeros(len(nodes))
         elif len(nodes) < len(domains.counts):
-            counts = domains.counts.take(nodes.label_ids(key))
-            here = np.multiply(counts, weight, dtype=np.float64)
+            pods = domains.counts.take(nodes.label_ids(key))
         else:
             table: Floats = np.multiply(domains.counts, weight, dtype=np.float64)
-            table += float(constraint.max_skew - 1)
+            table += allowed
             table[-1] = 0.0
-            if len(state.constraints) == 1 and not state.has_ignored:
-                return _rounded(table, kind).take(nodes.label_ids(key))
+            is_last = number == len(state.constraints)
+            if is_last and isinstance(total, float) and not state.has_ignored:
+                return _rounded(total + table, kind).take(nodes.label_ids(key))
             total = _plus(total, table.take(nodes.label_ids(key)))
             continue
-        here += float(constraint.max_skew - 1)
+        here: Floats = np.multiply(pods, weight, dtype=np.float64)
+        here += allowed
         if nodes.may_lack(key):
             here[nodes.label_ids(key) == ABSENT] = 0.0
         total = _plus(total, here)
-    assert total is not None, "a pod without soft constraints is skipped"
+    if isinstance(total, float):
+        total = np.full(len(nodes), total)
     if state.has_ignored:
         total[ignored_nodes(tuple(c.counted for c in state.constraints), nodes)] = 0.0
     return _rounded(total, kind)
@@ -110,11 +127,10 @@ def _rounded(total: Floats, kind: type[np.int32 | np.int64]) -> Levels:
     return total.astype(kind)  # never negative, so truncation rounds down
 
 
-def _plus(total: Floats | None, more: Floats) -> Floats:
-    if total is None:
-        return more
-    total += more
-    return total
+def _plus(total: Floats | float, more: Floats) -> Floats:
+    if total is not _NOTHING:
+        more += total
+    return more
 
 
 def normalized(state: ScoreState, scores: Levels, nodes: NodeColumns) -> Levels:
@@ -127,11 +143,13 @@ def normalized(state: ScoreState, scores: Levels, nodes: NodeColumns) -> Levels:
     if not len(taking_part):
         return np.zeros(len(scores), dtype=np.int16)
     lowest, highest = extremes(taking_part)
-    if highest in (0, lowest) and ignored is None:
-        return np.full(len(scores), MAX_NODE_SCORE, dtype=np.int16)
-    final = np.full(len(scores), MAX_NODE_SCORE, dtype=np.int16)
-    if highest:
-        final[:] = MAX_NODE_SCORE * (highest + lowest - scores) // highest
+    if highest in (0, lowest):
+        final: Levels = np.full(len(scores), MAX_NODE_SCORE, dtype=np.int16)
+    else:
+        inverted = highest + lowest - scores
+        inverted *= MAX_NODE_SCORE
+        inverted //= highest
+        final = inverted.astype(np.int16)
     if ignored is not None:
         final[ignored] = 0
     return final

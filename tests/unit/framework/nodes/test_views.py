@@ -39,6 +39,24 @@ def test_a_mask_selects_what_its_rows_select(table, missing):
         assert by_mask.label_ids("shelf").tolist() == by_rows.label_ids("shelf").tolist()
 
 
+@pytest.mark.parametrize("missing", [1, 2, 5, 6, 40, 900])
+def test_a_mask_of_many_rows_selects_what_its_rows_select(missing):
+    """Runs of rows between few gaps, at either end and beside each other, too."""
+    rng, column = Random(missing), np.arange(3500) * 3
+    for gaps in (
+        rng.sample(range(3000), missing),
+        range(missing),
+        range(3000 - missing, 3000),
+        [0, 2999],
+    ):
+        mask = np.ones(3000, dtype=np.bool_)
+        mask[list(gaps)] = False
+        view = PassingColumns(NodeTable(4096), mask)
+        expected = [3 * row for row in range(3000) if mask[row]]
+        assert view.part_of(column).tolist() == view.part_of(column).tolist() == expected
+        assert view.among(np.array([0, 7])).part_of(column).tolist() == [expected[0], expected[7]]
+
+
 def test_values_of_a_label_are_counted_among_the_rows(table):
     rng = Random(1)
     labels = [table.nodes[row].metadata.labels.get("shelf") for row in range(ROWS)]
