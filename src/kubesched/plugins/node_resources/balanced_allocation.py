@@ -117,15 +117,17 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin, I
 
 
 def _scores(wanted: Sequence[ScoredResource], nodes: NodeColumns) -> Ints:
-    capacity = np.stack([nodes.allocatable(scored.resource) for scored in wanted])
-    used = np.stack([nodes.requested(scored.resource) for scored in wanted])
-    requests = np.array([[scored.request] for scored in wanted], dtype=np.int64)
+    capacity = np.array([nodes.allocatable(scored.resource) for scored in wanted])
+    used = [(nodes.requested(resource), request) for resource, request, _ in wanted]
     offered = capacity != 0
-    shares = np.where(offered, capacity, 1).astype(np.float64)
-    # Like Go's integers, the sums wrap around.
-    before = balances(np.minimum(used / shares, 1.0), offered)
-    after = balances(np.minimum((used + requests) / shares, 1.0), offered)
-    return _HALF_SCORE + int64.quotients(_HALF_SCORE + after - before, np.array(2))
+    shares = np.where(offered, capacity, 1.0).reshape(len(wanted), 1, -1)
+    # Without and with the pod. Like Go's integers, the sums wrap around.
+    sums = [[amount, amount + request] for amount, request in used]
+    fractions = np.array(sums, dtype=np.float64)
+    fractions /= shares
+    np.minimum(fractions, 1.0, out=fractions)
+    before, after = balances(fractions, offered)
+    return _HALF_SCORE + int64.quotients(_HALF_SCORE + after - before, 2)
 
 
 def _asks(wanted: Sequence[ScoredResource]) -> bool:
@@ -136,18 +138,18 @@ Floats = npt.NDArray[np.float64]
 
 
 def balances(fractions: Floats, offered: Mask) -> Ints:
-    """The balance of each node, from what is used of each resource, both (resources, nodes).
+    """The balance of each node, from what is used of each resource: (resources, ..., nodes).
 
-    A node is judged by the resources that it offers.
+    A node is judged by the resources that it offers: (resources, nodes).
     """
     if offered.all():
         return _balance_of(fractions)
-    result = np.empty(offered.shape[1], dtype=np.int64)
+    result = np.empty(fractions.shape[1:], dtype=np.int64)
     # Nodes with the same resources are judged together.
     patterns, numbers = np.unique(offered, axis=1, return_inverse=True)
     for number, pattern in enumerate(patterns.T):
         nodes = numbers.reshape(-1) == number
-        result[nodes] = _balance_of(fractions[pattern][:, nodes])
+        result[..., nodes] = _balance_of(fractions[pattern][..., nodes])
     return result
 
 
@@ -155,14 +157,14 @@ def _balance_of(fractions: Floats) -> Ints:
     """The balance of nodes that all have the same resources."""
     count = len(fractions)
     if count < 2:
-        return np.full(fractions.shape[1], MAX_NODE_SCORE, dtype=np.int64)
+        return np.full(fractions.shape[1:], MAX_NODE_SCORE, dtype=np.int64)
     if count == 2:
         deviation = np.abs((fractions[0] - fractions[1]) / 2)
     else:
         distance = fractions - _sum_in_order(fractions) / count
         deviation = np.sqrt(_sum_in_order(distance * distance) / count)
     evenness: Floats = (1 - deviation) * float(MAX_NODE_SCORE)
-    evenness[evenness < int64.MIN] = int64.MIN  # as on x86-64
+    np.maximum(evenness, int64.MIN, out=evenness)  # as on x86-64
     return evenness.astype(np.int64)
 
 

@@ -137,7 +137,7 @@ class NodeResourcesFit(
         if needs is None:
             return error_status(f'error reading "{PRE_FILTER_STATE}" from cycleState: not found')
         slots = nodes.allowed_pods - nodes.pod_count
-        full: Mask | None = slots < 1 if _least(slots) < 1 else None
+        full: Mask | None = slots < 1 if int64.least(slots) < 1 else None
         shortages = [self._shortage(need, nodes) for need in needs]
         if not any(mask is not None and mask.any() for mask in (full, *shortages)):
             return None
@@ -158,7 +158,7 @@ class NodeResourcesFit(
             is_left_to_devices = need.is_scalar and need.name in self._device_backed
             return None if is_left_to_devices else np.ones(len(nodes), dtype=np.bool_)
         left = nodes.allocatable(resource) - nodes.requested(resource)
-        if _least(left) >= need.amount:
+        if int64.least(left) >= need.amount:
             return None
         short: Mask = left < need.amount
         if need.is_scalar and need.name in self._device_backed:
@@ -180,7 +180,7 @@ class NodeResourcesFit(
                 )
                 compared.append((need.amount, offered, requested, is_backed))
             elif not is_backed:
-                return _never  # no node offers it
+                return lambda _row: False  # no node offers it
 
         def fits(row: int) -> bool:
             if pods[row] >= allowed[row]:
@@ -255,14 +255,10 @@ class NodeResourcesFit(
         pod_actions = Action.DELETE
         if self._gates.InPlacePodVerticalScaling:
             pod_actions |= Action.UPDATE_POD_SCALE_DOWN
+        node_actions = Action.ADD | Action.UPDATE_NODE_ALLOCATABLE
         events = [
-            on_event(Resource.ASSIGNED_POD, pod_actions, self.after_pod_event, per_spec=True),
-            on_event(
-                Resource.NODE,
-                Action.ADD | Action.UPDATE_NODE_ALLOCATABLE,
-                self.after_node_change,
-                per_spec=True,
-            ),
+            on_event(Resource.ASSIGNED_POD, pod_actions, self.after_pod_event, per_class=True),
+            on_event(Resource.NODE, node_actions, self.after_node_change, per_class=True),
         ]
         if self._gates.InPlacePodVerticalScaling:
             events.append(on_event(Resource.TARGET_POD, Action.UPDATE_POD_SCALE_DOWN))
@@ -272,14 +268,8 @@ class NodeResourcesFit(
                 for resource in (Resource.ASSIGNED_POD, Resource.TARGET_POD)
             ]
         if self._gates.DRAExtendedResource:
-            events.append(
-                on_event(
-                    Resource.DEVICE_CLASS,
-                    Action.ADD | Action.UPDATE,
-                    self.after_device_class_event,
-                    per_spec=True,
-                )
-            )
+            kind, changed = Resource.DEVICE_CLASS, Action.ADD | Action.UPDATE
+            events.append(on_event(kind, changed, self.after_device_class_event, per_class=True))
         return events
 
     def after_pod_event(self, pod: Pod, old: Pod, new: Pod | None) -> Hint:
@@ -340,15 +330,6 @@ class NodeResourcesFit(
 def _is_resized_elsewhere(pod: Pod, node_name: str) -> bool:
     """True if the pod waits to be resized on another node than this."""
     return pod.spec.node_name != node_name and is_resize_deferred(pod)
-
-
-def _least(amounts: Ints) -> int:
-    """`min` of a column; `argmin` is faster."""
-    return int(amounts[amounts.argmin()]) if len(amounts) else int64.MAX
-
-
-def _never(row: int) -> bool:
-    return False
 
 
 def sign_requests(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -42,20 +42,23 @@ class Strategy(ABC):
 
     def score_nodes(self, resources: Sequence[ScoredResource], nodes: NodeColumns) -> Ints:
         total = np.zeros(len(nodes), dtype=np.int64)
-        weights = np.zeros(len(nodes), dtype=np.int64)
+        weights: Any = 0  # one for all nodes, or one each
         for resource, request, weight in resources:
             capacity = nodes.allocatable(resource)
-            offers = capacity != 0
             # Like Go's integers, those of a column wrap around.
             requested = nonzero_use(nodes, resource) + request
-            shares = self._shares(requested, np.where(offers, capacity, 1))
-            counted = self._is_counted(shares, offers)
-            total += np.where(counted, shares, 0) * weight
-            weights += counted * weight
+            offers: Mask | bool = True
+            if int64.least(capacity) <= 0:
+                offers = capacity != 0
+                capacity = np.where(offers, capacity, 1)
+            shares = self._shares(requested, capacity)
+            counted = self._is_counted(shares, offers) * weight
+            total += shares * counted
+            weights = weights + counted
         return self._means(total, np.maximum(weights, 1))
 
-    def _is_counted(self, shares: Ints, offers: Mask) -> Mask:
-        """Nodes in whose mean a resource takes part."""
+    def _is_counted(self, shares: Ints, offers: Mask | bool) -> Mask | bool:
+        """Nodes in whose mean a resource takes part, or True for all."""
         return offers
 
     def _means(self, totals: Ints, weights: Ints) -> Ints:
@@ -141,7 +144,7 @@ class RequestedToCapacityRatio(MostAllocated):
         utilization = super()._share(requested, capacity)
         return self._curve[min(max(utilization, 0), MAX_NODE_SCORE)]
 
-    def _is_counted(self, shares: Ints, offers: Mask) -> Mask:
+    def _is_counted(self, shares: Ints, offers: Mask | bool) -> Mask | bool:
         return offers & (shares > 0)
 
     def _means(self, totals: Ints, weights: Ints) -> Ints:

@@ -377,13 +377,13 @@ def _plus(total: Levels | None, final: Levels, weight: int, kind: DTypeLike) -> 
 
 def nth(mask: Mask, number: int) -> int:
     """The index of the n-th true entry, without an array of all indices."""
-    for start in range(0, len(mask), _BLOCK):
-        block = mask[start : start + _BLOCK]
-        count = int(np.count_nonzero(block))
+    start = 0
+    while len(mask) - start > _BLOCK:
+        count = int(np.count_nonzero(mask[start : start + _BLOCK]))
         if number < count:
-            return start + int(block.nonzero()[0][number])
-        number -= count
-    raise IndexError(number)
+            break
+        number, start = number - count, start + _BLOCK
+    return start + int(mask[start : start + _BLOCK].nonzero()[0][number])
 
 
 def _final(

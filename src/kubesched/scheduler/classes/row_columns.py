@@ -42,6 +42,7 @@ from kubesched.framework.runtime.filter import run_filters
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.pre_filter import PreFilterOutcome, run_pre_filter
 from kubesched.framework.runtime.score import final_scores, raw_scores, run_pre_score
+from kubesched.framework.runtime.timing import PRE_FILTER
 from kubesched.framework.status import Status
 
 FEW_ROWS: Final = 16
@@ -162,6 +163,10 @@ class FilterColumns(_RowColumns):
         may notice.
         """
         state.adopt(self._entries)
+        if not self.asked_pre_filters and not self._framework.tries_resizes:
+            state.skip_filter_plugins = self._skipped
+            state.points_reached |= PRE_FILTER
+            return PreFilterOutcome()
         nodes = NodeColumns(self._table)
         outcome = run_pre_filter(self._framework, state, pod, nodes, self.asked_pre_filters)
         if outcome.status is not None:
@@ -323,9 +328,12 @@ class ScoreColumns(_RowColumns):
         total: Ints | int = 0
         for plugin, weight, _ in scores if len(view) else ():
             raw = _raw(plugin, state, pod, view)
-            of_all = np.array([raw], dtype=np.int64) if isinstance(raw, int) else raw
-            if isinstance(final_scores(plugin, state, pod, of_all, view), Status):
-                raise Unfit  # out of range
+            if isinstance(raw, int):
+                is_valid = MIN_NODE_SCORE <= raw <= MAX_NODE_SCORE
+            else:
+                is_valid = not isinstance(final_scores(plugin, state, pod, raw, view), Status)
+            if not is_valid:
+                raise Unfit
             total = total + raw * weight
         return total
 

@@ -21,7 +21,7 @@ from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.inter_pod_affinity.plugin import InterPodAffinity
 from kubesched.plugins.node_resources.fit import NodeResourcesFit
 from kubesched.scheduler.algorithm import ScheduleResult, SchedulingAlgorithm
-from kubesched.scheduler.classes import ClassEngine
+from kubesched.scheduler.classes import ClassEngine, engine
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.builders import HOSTNAME
 
@@ -178,3 +178,16 @@ def test_a_form_for_one_row_that_raises_is_given_up(monkeypatch):
     nodes = {world.place(repelling)[0].node_name for _ in range(8)}
     assert len(nodes) == 8
     assert not world.kept
+
+
+@pytest.mark.parametrize("share", [0.01, 0.5, 1.0])
+def test_the_nth_true_entry_is_found_in_any_block(share, monkeypatch):
+    monkeypatch.setattr(engine, "_BLOCK", 8)
+    rng = Random(1)
+    for length in (1, 7, 8, 9, 16, 41):
+        mask = np.array([rng.random() < share for _ in range(length)])
+        mask[rng.randrange(length)] = True
+        places = mask.nonzero()[0].tolist()
+        assert [engine.nth(mask, number) for number in range(len(places))] == places
+        with pytest.raises(IndexError):
+            engine.nth(mask, len(places))
