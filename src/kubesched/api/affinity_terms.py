@@ -48,6 +48,10 @@ class AffinityTerm(NamedTuple):
             return False
         return self.selector.matches(labels)
 
+    def may_match(self, namespace: str, namespace_labels: Mapping[str, str] | None) -> bool:
+        """True if the term selects pods in `namespace`, which has `namespace_labels`."""
+        return namespace in self.namespaces or self.namespace_selector.matches(namespace_labels)
+
 
 class WeightedAffinityTerm(NamedTuple):
     """A preferred term and its weight."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 from kubesched.api.affinity_terms import NO_TERMS, AffinityTerms, parse_affinity_terms
@@ -34,7 +35,7 @@ from kubesched.framework.nodes.pod_index import (
 )
 from kubesched.framework.nodes.pods import PodInfo, label_key_of
 from kubesched.framework.nodes.views import NodeColumns
-from kubesched.framework.rules import Rule
+from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import SKIP, Status, error_status, unresolvable, unschedulable
 from kubesched.framework.verdicts import Verdicts
 from kubesched.plugins.helper.args import checked_args
@@ -51,7 +52,6 @@ from kubesched.plugins.inter_pod_affinity.terms import (
     IncomingTerms,
     MatchingPods,
     resolve,
-    terms_about,
 )
 
 PRE_FILTER_STATE = "PreFilterInterPodAffinity"
@@ -136,7 +136,9 @@ class InterPodAffinity(
         return required.verdicts(nodes)
 
     def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
-        return Rule()
+        parsed = self._parsed(state, pod)
+        has_own = parsed.problems or parsed.required_affinity or parsed.required_anti_affinity
+        return Rule() if has_own else self._skipped_while_alone(pod, _FILTERING)
 
     def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeColumns) -> None:
         required: FilterState = state.read(PRE_FILTER_STATE)
@@ -179,7 +181,11 @@ class InterPodAffinity(
         return normalized(scores)
 
     def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
-        return Rule()
+        parsed = self._parsed(state, pod)
+        if parsed.problems or parsed.has_preferences:
+            return Rule()
+        kinds = () if self._ignores_existing_preferences else self._scoring
+        return self._skipped_while_alone(pod, kinds)
 
     def _contributions(
         self, state: CycleState, pod: Pod, table: NodeTable, existing: Sequence[Term]
@@ -236,22 +242,43 @@ class InterPodAffinity(
             self._resolved.keep(parsed, sum(map(len, parsed)), terms)
         return terms
 
-    def _about(self, pod: Pod, table: NodeTable, kinds: tuple[str, ...]) -> tuple[Term, ...]:
-        """Existing pods' terms that match this pod, kept while the terms are the same."""
+    def _skipped_while_alone(self, pod: Pod, kinds: tuple[str, ...]) -> Rule[Any]:
+        """For a pod without terms: in most namespaces no pod is meant by those of others."""
+        premise = partial(self._is_meant, pod.metadata.namespace, kinds)
+        return Rule() if premise() else Rule(Scope.NODE, premise)
+
+    def _is_meant(self, namespace: str, kinds: tuple[str, ...]) -> bool:
+        """True if terms of existing pods may match pods of the namespace."""
+        table = self.handle.table
+        return table.pod_index.has_terms and bool(self._about_any(namespace, table, kinds))
+
+    def _about_any(
+        self, namespace: str, table: NodeTable, kinds: tuple[str, ...]
+    ) -> tuple[Term, ...]:
+        """Existing pods' terms about pods of the namespace, kept while the terms are the same."""
         index = table.pod_index
-        if not index.has_terms:
-            return ()
         version = index, index.terms_version, table.namespaces.version
         if version != self._matched_for:
             self._matched_for = version
             self._matched.clear()
-        key = kinds, label_key_of(pod)
+        terms = self._matched.get((kinds, namespace))
+        if terms is None:
+            labels = table.namespaces.labels_of(namespace)
+            carried = [term for kind in kinds for term in index.terms(kind)]
+            terms = tuple([t for t in carried if t.term.may_match(namespace, labels)])
+            self._matched.keep((kinds, namespace), 128 + 8 * len(terms), terms)
+        return terms
+
+    def _about(self, pod: Pod, table: NodeTable, kinds: tuple[str, ...]) -> tuple[Term, ...]:
+        """Existing pods' terms that match this pod, kept likewise."""
+        if not table.pod_index.has_terms:
+            return ()
+        meta = pod.metadata
+        possible, key = self._about_any(meta.namespace, table, kinds), (kinds, label_key_of(pod))
         terms = self._matched.get(key)
         if terms is None:
-            matching = [term for kind in kinds for term in terms_about(table, kind, pod)]
-            terms = tuple(matching)
-            labels = 1 + len(pod.metadata.labels or ())
-            self._matched.keep(key, 128 * labels + 8 * len(terms), terms)
+            terms = tuple([t for t in possible if t.term.selector.matches(meta.labels)])
+            self._matched.keep(key, 128 * (1 + len(meta.labels or ())) + 8 * len(terms), terms)
         return terms
 
 

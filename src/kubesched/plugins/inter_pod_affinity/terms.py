@@ -6,11 +6,8 @@ from collections.abc import Hashable, Mapping
 from typing import NamedTuple
 
 from kubesched.api.affinity_terms import AffinityTerm, AffinityTerms
-from kubesched.api.core_v1 import Pod
 from kubesched.api.selectors import Selector
 from kubesched.framework.nodes.namespaces import NamespaceLabels
-from kubesched.framework.nodes.node_table import NodeTable
-from kubesched.framework.nodes.pod_index import Term
 
 
 class IncomingTerm(NamedTuple):
@@ -95,14 +92,3 @@ class MatchingPods:
 
     def matches(self, namespace: str, labels: Mapping[str, str], terminating: bool) -> bool:
         return all(term.matches(namespace, labels) for term in self._terms)
-
-
-def terms_about(table: NodeTable, kind: str, pod: Pod) -> list[Term]:
-    """Terms of existing pods that match this pod."""
-    meta = pod.metadata
-    namespace_labels = table.namespaces.labels_of(meta.namespace)
-    return [
-        carried
-        for carried in table.pod_index.terms(kind)
-        if carried.term.matches(meta.namespace, meta.labels, namespace_labels)
-    ]
