@@ -153,14 +153,8 @@ class NodeAffinity(
     # -- events and signature ----------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        return (
-            on_event(
-                Resource.NODE,
-                Action.ADD | Action.UPDATE_NODE_LABEL,
-                self.after_node_change,
-                per_spec=True,
-            ),
-        )
+        actions = Action.ADD | Action.UPDATE_NODE_LABEL
+        return (on_event(Resource.NODE, actions, self.after_node_change, per_spec=True),)
 
     def after_node_change(self, pod: Pod, old: Node | None, new: Node) -> Hint:
         """Queue if a node newly satisfies the pod's own affinity.

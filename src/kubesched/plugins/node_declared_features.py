@@ -123,13 +123,9 @@ class NodeDeclaredFeatures(
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         if not self._enabled:
             return ()
+        actions = Action.ADD | Action.UPDATE_NODE_DECLARED_FEATURE
         return (
-            on_event(
-                Resource.NODE,
-                Action.ADD | Action.UPDATE_NODE_DECLARED_FEATURE,
-                self.after_node_change,
-                per_spec=True,
-            ),
+            on_event(Resource.NODE, actions, self.after_node_change, per_spec=True),
             on_event(Resource.TARGET_POD, Action.UPDATE, self.after_pod_update, per_class=True),
         )
 

@@ -25,7 +25,7 @@ from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import unresolvable
 from kubesched.framework.verdicts import Verdicts
-from kubesched.plugins.helper.signing import tolerations_fragment
+from kubesched.plugins.taint_toleration import tolerations_fragment
 
 UNSCHEDULABLE = unresolvable("node(s) were unschedulable")
 
@@ -58,19 +58,10 @@ class NodeUnschedulable(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPl
         return Rule(Scope.NODE)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        node, pod = Action.ADD | Action.UPDATE_NODE_TAINT, Action.UPDATE_POD_TOLERATION
         return (
-            on_event(
-                Resource.NODE,
-                Action.ADD | Action.UPDATE_NODE_TAINT,
-                self.after_node_change,
-                per_spec=True,
-            ),
-            on_event(
-                Resource.TARGET_POD,
-                Action.UPDATE_POD_TOLERATION,
-                self.after_toleration_change,
-                per_class=True,
-            ),
+            on_event(Resource.NODE, node, self.after_node_change, per_spec=True),
+            on_event(Resource.TARGET_POD, pod, self.after_toleration_change, per_class=True),
         )
 
     def after_node_change(self, pod: Pod, old: Node | None, new: Node) -> Hint:

@@ -136,7 +136,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
             return
         storage.attached.sync()
         for row, problem in storage.attached.broken.items():
-            here = storage.csi_nodes.limited(nodes) & _at_row(nodes, row)
+            here = storage.csi_nodes.limited(nodes) & (nodes.row_indices() == row)
             findings.add(here, error_status(problem))
         for driver, names in _by_driver(wanted).items():
             findings.add(self._too_many(nodes, driver, names), TOO_MANY)
@@ -326,11 +326,6 @@ def _has_migrated(wanted: Wanted | Status) -> bool:
     return not isinstance(wanted, Status) and any(
         volume.needs_csi_node for volume in wanted.values()
     )
-
-
-def _at_row(nodes: NodeColumns, row: int) -> Mask:
-    here: Mask = nodes.row_indices() == row
-    return here
 
 
 def _counts(node: CSINode) -> dict[str, int]:

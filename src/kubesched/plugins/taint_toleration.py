@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from kubesched.api.core_v1 import Node, Pod, Taint
@@ -32,7 +33,6 @@ from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.rules import Rule, Scope
 from kubesched.framework.status import Status, error_status, unresolvable
 from kubesched.framework.verdicts import Verdicts
-from kubesched.plugins.helper.signing import tolerations_fragment
 from kubesched.plugins.helper.value_tables import ValueTable
 
 UNTOLERATED = unresolvable("node(s) had untolerated taint(s)")
@@ -105,13 +105,9 @@ class TaintToleration(
     # -- events and signature ----------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        actions = Action.ADD | Action.UPDATE_NODE_TAINT
         return (
-            on_event(
-                Resource.NODE,
-                Action.ADD | Action.UPDATE_NODE_TAINT,
-                self.after_node_change,
-                per_spec=True,
-            ),
+            on_event(Resource.NODE, actions, self.after_node_change, per_spec=True),
             on_event(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION),
         )
 
@@ -139,6 +135,12 @@ class TaintToleration(
             )
             for taint in taints
         )
+
+
+def tolerations_fragment(pod: Pod) -> dict[str, Any]:
+    """The signature fragment of plugins that read tolerations, in upstream's format."""
+    ordered = sorted(pod.spec.tolerations or (), key=lambda each: (each.key, each.value))
+    return {"v1.Pod.Spec.Tolerations": [msgspec.to_builtins(each) for each in ordered]}
 
 
 def taint_column(table: NodeTable) -> InternedColumn[TaintSet]:

@@ -148,12 +148,11 @@ class VolumeRestrictions(
     # -- events and signature ----------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        claim = Resource.PERSISTENT_VOLUME_CLAIM
         return (
             on_event(Resource.ASSIGNED_POD, Action.DELETE, self.after_pod_deletion, per_class=True),
             on_event(Resource.NODE, Action.ADD),
-            on_event(
-                Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD, uses_claim_directly, per_class=True
-            ),
+            on_event(claim, Action.ADD, uses_claim_directly, per_class=True),
         )
 
     def after_pod_deletion(self, pod: Pod, old: Pod, new: Pod | None) -> Hint:

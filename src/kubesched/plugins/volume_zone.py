@@ -143,21 +143,13 @@ class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin, I
     # -- events and signature ----------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        changed, claim = Action.ADD | Action.UPDATE, Resource.PERSISTENT_VOLUME_CLAIM
+        volume = Resource.PERSISTENT_VOLUME
         return (
             on_event(Resource.STORAGE_CLASS, Action.ADD, self.after_class_added, per_class=True),
             on_event(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
-            on_event(
-                Resource.PERSISTENT_VOLUME_CLAIM,
-                Action.ADD | Action.UPDATE,
-                uses_claim_directly,
-                per_class=True,
-            ),
-            on_event(
-                Resource.PERSISTENT_VOLUME,
-                Action.ADD | Action.UPDATE,
-                self.after_volume_change,
-                per_class=True,
-            ),
+            on_event(claim, changed, uses_claim_directly, per_class=True),
+            on_event(volume, changed, self.after_volume_change, per_class=True),
         )
 
     def after_class_added(self, pod: Pod, old: StorageClass | None, new: StorageClass) -> Hint:

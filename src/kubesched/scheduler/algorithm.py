@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Final, NamedTuple
 
@@ -117,16 +118,11 @@ class SchedulingAlgorithm:
         self, framework: Framework, state: CycleState, pod: PodInfo
     ) -> ScheduleResult | Status:
         """A node, or the status of the failed attempt (its error is a FitError if no node fits)."""
-        table = self.table
+        table, engine = self.table, self.engine
         table.refresh()
         if not table.node_count:
             return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, error=NoNodesAvailable())
-        engine, pod_class = self.engine, self._class_of(framework, state, pod)
-        outcome = self.pre_filter(framework, state, pod, pod_class)
-        # Pods that PreFilter narrows to some nodes, or rejects, rarely repeat.
-        is_kept = outcome.status is None and outcome.node_names is None
-        if engine is None or not is_kept:
-            pod_class = None
+        outcome, pod_class = self._begin(framework, state, pod)
         if engine is not None and pod_class is not None:
             answer = engine.decide(framework, state, pod, pod_class, self._walk(framework))
             if isinstance(answer, Best):
@@ -158,13 +154,11 @@ class SchedulingAlgorithm:
 
     def feasible(self, framework: Framework, state: CycleState, pod: PodInfo) -> Mask | Status:
         """The rows that would take the pod, read-only, or the error of a plugin."""
-        table = self.table
+        table, engine = self.table, self.engine
         table.refresh()
-        pod_class = self._class_of(framework, state, pod)
-        outcome = self.pre_filter(framework, state, pod, pod_class)
-        if outcome.status is None and outcome.node_names is None and pod_class is not None:
-            assert self.engine is not None, "a pod has a class because there is an engine"
-            passing = self.engine.feasible(framework, state, pod, pod_class)
+        outcome, pod_class = self._begin(framework, state, pod)
+        if engine is not None and pod_class is not None:
+            passing = engine.feasible(framework, state, pod, pod_class)
             if passing is not None:
                 return passing
         found = self.find_nodes_that_fit(framework, state, pod, outcome)
@@ -177,10 +171,8 @@ class SchedulingAlgorithm:
     def levels(self, framework: Framework, state: CycleState, pod: PodInfo) -> Levels | Mask | None:
         """By row, 0 where the pod does not fit, if they alone decide on any rows. Read-only."""
         self.table.refresh()
-        engine, pod_class = self.engine, self._class_of(framework, state, pod)
-        outcome = self.pre_filter(framework, state, pod, pod_class)
-        is_kept = outcome.status is None and outcome.node_names is None
-        if engine is None or pod_class is None or not is_kept:
+        engine, pod_class = self.engine, self._begin(framework, state, pod)[1]
+        if engine is None or pod_class is None:
             return None
         best = engine.decide(framework, state, pod, pod_class)
         if not isinstance(best, Best) or best.feasible == 1:
@@ -189,6 +181,18 @@ class SchedulingAlgorithm:
         by_filters = kept.filters and kept.filters.decide_alone(state.skip_filter_plugins)
         by_scores = kept.scores and kept.scores.decide_alone(state.skip_score_plugins)
         return best.totals if by_filters and by_scores else None
+
+    def _begin(
+        self, framework: Framework, state: CycleState, pod: PodInfo
+    ) -> tuple[PreFilterOutcome, PodClass | None]:
+        """PreFilter, and the class of a pod that cached answers may decide.
+
+        Pods that PreFilter narrows to some nodes, or rejects, rarely repeat.
+        """
+        pod_class = self._class_of(framework, state, pod)
+        outcome = self.pre_filter(framework, state, pod, pod_class)
+        is_kept = outcome.status is None and outcome.node_names is None
+        return outcome, pod_class if is_kept else None
 
     def _class_of(self, framework: Framework, state: CycleState, pod: PodInfo) -> PodClass | None:
         """The pod's equivalence class, if cached answers can decide it."""
@@ -575,22 +579,10 @@ class SchedulingAlgorithm:
 def log_scores(names: Sequence[str], pod: Pod, rows: Indices, outcome: ScoreOutcome) -> None:
     """Log weighted scores by plugin, and totals: a record per node and plugin."""
     columns, totals = outcome.columns, outcome.totals
+    say = partial(log.info, v=SCORES_VERBOSITY, pod=pod)
     for index, row in enumerate(rows.tolist()):
         node = names[row]
         by_plugin = {name: int(column[index]) for name, column in columns.items()}
         for plugin, score in (by_plugin | outcome.constants).items():
-            log.info(
-                "Plugin scored node for pod",
-                v=SCORES_VERBOSITY,
-                pod=pod,
-                plugin=plugin,
-                node=node,
-                score=score,
-            )
-        log.info(
-            "Calculated node's final score for pod",
-            v=SCORES_VERBOSITY,
-            pod=pod,
-            node=node,
-            score=int(totals[index]),
-        )
+            say("Plugin scored node for pod", plugin=plugin, node=node, score=score)
+        say("Calculated node's final score for pod", node=node, score=int(totals[index]))

@@ -6,7 +6,6 @@ Mirrors upstream's `helper/spread.go`.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kubesched.api.apps_v1 import ReplicaSet, StatefulSet
@@ -24,26 +23,11 @@ _CONTROLLERS: Final[Mapping[tuple[str, str], type[Any]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """The listers that `DefaultSelectors` reads for a pod.
-
-    Calling it returns a version that changes whenever the pod's selector may have changed.
-    """
-
-    listers: tuple[Lister[Any], ...]
-
-    def __call__(self) -> Hashable:
-        return tuple([lister.version for lister in self.listers])
-
-
-def sources_of(listers: Listers | None, pod: Pod) -> Sources:
-    if listers is None:
-        return Sources(())
+def sources_of(listers: Listers, pod: Pod) -> list[Lister[Any]]:
+    """The listers that `DefaultSelectors` reads for a pod."""
     owner = owner_of(pod)
     kind = None if owner is None else _CONTROLLERS.get(owner[:2])
-    services = listers.of(Service)
-    return Sources((services,) if kind is None else (services, listers.of(kind)))
+    return [listers.of(Service)] if kind is None else [listers.of(Service), listers.of(kind)]
 
 
 def owner_of(pod: Pod) -> tuple[str, str, str] | None:

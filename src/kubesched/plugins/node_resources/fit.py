@@ -257,8 +257,8 @@ class NodeResourcesFit(
             pod_actions |= Action.UPDATE_POD_SCALE_DOWN
         node_actions = Action.ADD | Action.UPDATE_NODE_ALLOCATABLE
         events = [
-            on_event(Resource.ASSIGNED_POD, pod_actions, self.after_pod_event, per_class=True),
-            on_event(Resource.NODE, node_actions, self.after_node_change, per_class=True),
+            on_event(Resource.ASSIGNED_POD, pod_actions, self.after_pod_event, per_spec=True),
+            on_event(Resource.NODE, node_actions, self.after_node_change, per_spec=True),
         ]
         if self._gates.InPlacePodVerticalScaling:
             events.append(on_event(Resource.TARGET_POD, Action.UPDATE_POD_SCALE_DOWN))
@@ -269,7 +269,7 @@ class NodeResourcesFit(
             ]
         if self._gates.DRAExtendedResource:
             kind, changed = Resource.DEVICE_CLASS, Action.ADD | Action.UPDATE
-            events.append(on_event(kind, changed, self.after_device_class_event, per_class=True))
+            events.append(on_event(kind, changed, self.after_device_class_event, per_spec=True))
         return events
 
     def after_pod_event(self, pod: Pod, old: Pod, new: Pod | None) -> Hint:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from kubesched.api.core_v1 import Node, Pod, Toleration, TopologySpreadConstraint
+from kubesched.api.core_v1 import Node, Pod, Taint, Toleration, TopologySpreadConstraint
 from kubesched.api.node_selectors import RequiredNodeAffinity, required_node_affinity
 from kubesched.api.selectors import Operator, Requirement, Selector, from_label_selector
 from kubesched.api.tolerations import first_untolerated_taint
@@ -20,6 +20,7 @@ from kubesched.framework.nodes.pod_index import Counter
 from kubesched.framework.nodes.views import NodeColumns
 from kubesched.plugins.helper.default_selector import DefaultSelectors
 from kubesched.plugins.helper.node_selector_columns import admitted_by_affinity
+from kubesched.plugins.helper.value_tables import ValueTable
 from kubesched.plugins.taint_toleration import taint_column
 
 HARD = "DoNotSchedule"
@@ -175,7 +176,8 @@ class SpreadNodes:
         if self._affinity is not None:
             accepted &= admitted_by_affinity(nodes, self._affinity)
         if self._tolerations is not None:
-            accepted &= self._tolerated(nodes)
+            taints = taint_column(nodes.table)
+            accepted &= ValueTable(taints, self._tolerates, absent=True).over(nodes)
         return accepted
 
     def _labelled(self, nodes: NodeColumns) -> Mask:
@@ -198,17 +200,11 @@ class SpreadNodes:
     def _has_labels(self, node: Node) -> bool | None:
         return True if self._keys <= (node.metadata.labels or {}).keys() else None
 
-    def _tolerated(self, nodes: NodeColumns) -> Mask:
-        column = taint_column(nodes.table)
-        verdicts = [
-            first_untolerated_taint(
-                taints, self._tolerations, comparison_operators=self._comparison_operators
-            )
-            is None
-            for taints in column.values
-        ]
-        tolerated: Mask = np.array([*verdicts, True], dtype=np.bool_).take(column.ids[nodes.rows])
-        return tolerated
+    def _tolerates(self, taints: Sequence[Taint]) -> bool:
+        untolerated = first_untolerated_taint(
+            taints, self._tolerations, comparison_operators=self._comparison_operators
+        )
+        return untolerated is None
 
 
 class Counted(NamedTuple):

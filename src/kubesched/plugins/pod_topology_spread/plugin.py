@@ -238,18 +238,18 @@ class PodTopologySpread(
             return self._own(state, pod, action)
         if action not in self._defaulted_actions:
             return ()
-        selectors = self._selectors
-        if selectors is None:
+        selectors, listers = self._selectors, self.handle.listers
+        if selectors is None or listers is None:
             return ()
         if state is None or state.class_memo is None:
             return defaulted_constraints(pod, self._defaults, action, selectors)
         # One slot per class, not one per version: old versions are never used again.
         kept: list[Any] = state.remember(
             (self.name, action, "defaults"),
-            lambda: [sources_of(self.handle.listers, pod), None, ()],
+            lambda: [sources_of(listers, pod), None, ()],
         )
         sources, known, constraints = kept
-        version = sources()
+        version = [lister.version for lister in sources]
         if known != version:
             current = defaulted_constraints(pod, self._defaults, action, selectors)
             # Workloads change often, but their selectors rarely do: then the old constraints are
