@@ -45,6 +45,7 @@ from kubesched.api.core_v1.node import Node
 from kubesched.api.core_v1.pod import Pod
 from kubesched.api.meta import DeleteOptions
 from kubesched.base.errors import ApiError, TransportError
+from kubesched.client.pool import PoolSettings
 from kubesched.client.rest import RestClient
 
 NODES = 300
@@ -52,8 +53,9 @@ LIVE_PODS = 3_000
 SAMPLE_S = 10.0
 FLAP_S = 2.0
 GROWTH_ALLOWED = 1.15
-SLACK = {"rss_mb": 8.0, "tasks": 20.0, "fds": 10.0, "threads": 3.0}
-"""Differences that are noise whatever the ratio."""
+CONNECTIONS = PoolSettings().max_connections
+SLACK = {"rss_mb": 8.0, "tasks": 20.0, "fds": CONNECTIONS, "threads": 3.0}
+"""Differences that are noise whatever the ratio: connections come and go with the load."""
 STABLE_SPELL_S = 1200.0
 DRAIN_S = 120
 AT_ONCE = DeleteOptions(grace_period_seconds=0)
