@@ -223,5 +223,5 @@ class Handle:
     preemption: MakePreemption | None = None
     """Makes preemption for a PostFilter plugin, which lists `PodDisruptionBudget`."""
     rehearsed: list[Any] | None = None
-    """In a dry run: the candidates for preemption so far, of which nobody is evicted."""
+    """Set during a dry run: preemption appends its candidates here instead of evicting pods."""
     parallelism: int = 16

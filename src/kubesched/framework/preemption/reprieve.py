@@ -74,8 +74,8 @@ class Reprieve:
         self._caring = [CaringPlugins(framework, each.state, each.pod.pod) for each in alike]
         keys = union([self._keys_affected_by(each.pod) for each in alike])
         together = (rows for key in keys or () for rows in self._rows_in(key).values())
-        self._are_apart = keys is not None and all(len(rows) == 1 for rows in together)
-        """True if members on different nodes do not change each other's verdicts."""
+        self._are_independent = keys is not None and all(len(rows) == 1 for rows in together)
+        """True if no member changes the verdict on another that is on a different node."""
 
     def condemned(self, units: Sequence[Unit]) -> set[int]:
         """The ids of the units that cannot stay, of these, in the order in which they come back."""
@@ -97,7 +97,7 @@ class Reprieve:
             if row in self._at:
                 rows.add(row)
             keys = self._keys_affected_by(pod)
-            if keys is None or (keys and not self._are_apart):
+            if keys is None or (keys and not self._are_independent):
                 return unit, self._at.keys(), True
             for key in keys:
                 looks_beyond, domains = True, self._table.label_column(key).ids
@@ -128,7 +128,7 @@ class Reprieve:
         looks_beyond = any(beyond for _, _, beyond in tried)
         unit_at = {row: number for number, (_, rows, _) in enumerate(tried) for row in rows}
         layers = list(zip_longest(*(self._at[row] for row in unit_at)))
-        if looks_beyond and not self._are_apart:
+        if looks_beyond and not self._are_independent:
             layers = [(each,) for each in self._placed]
         failed = set[int]()
         with ExitStack() as undo:

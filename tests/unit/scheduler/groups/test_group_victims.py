@@ -84,7 +84,7 @@ def test_these_clusters_have_victims_with_and_without_the_shortcut(monkeypatch):
     def counted(self, tried):
         condemned = try_round(self, tried)
         beyond = any(looks_beyond for _, _, looks_beyond in tried)
-        seen[len(tried) > 1, beyond, self._are_apart, bool(condemned)] += 1
+        seen[len(tried) > 1, beyond, self._are_independent, bool(condemned)] += 1
         return condemned
 
     monkeypatch.setattr(Reprieve, "_try", counted)
