@@ -1,4 +1,4 @@
-"""Memory that names chosen by users take, while their objects are there and after they have gone.
+"""Memory taken by names that users choose, while their objects exist and after they are deleted.
 
     python benchmarks/names_forgotten.py [--total N] [KIND ...]
 
@@ -7,8 +7,8 @@ with N others, in batches of 20,000 names and 5,000 pods at most. Prints the res
 the nodes alone, after the first deletion (caches that have a bound are full then), at the second
 peak and after the second deletion (`malloc_trim` returns the pages that the C library keeps). The
 last must be within 10 % of the second: exit code 1 otherwise. With one name per pod, the first
-round has 10,000. Batches are the same in both rounds, because what is cached shares pages with what
-has gone: after more pods at once more pages stay.
+round has 10,000. Both rounds use the same batches, because cached objects share pages with freed
+ones: larger batches leave more pages behind.
 """
 
 from __future__ import annotations

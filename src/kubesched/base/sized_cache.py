@@ -1,6 +1,6 @@
-"""A cache with a bound on what its entries hold, not on their number.
+"""A cache bounded by the size of its entries, not by their number.
 
-A pod can name a hundred thousand things, so a thousand entries may be any amount of memory.
+A pod can name a hundred thousand things, so a thousand entries may take any amount of memory.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ V = TypeVar("V")
 
 
 class SizedCache(dict[Hashable, V]):
-    """Values with their sizes; emptied when it is full, as whatever is in use comes back soon."""
+    """Values with their sizes; cleared when full, since entries in use are soon added again."""
 
     __slots__ = ("_largest", "_limit", "held")
 
@@ -23,7 +23,7 @@ class SizedCache(dict[Hashable, V]):
         self.held = 0
 
     def keep(self, key: Hashable, size: int, value: V) -> None:
-        """For a key that is not there."""
+        """Add a value under a new key."""
         if size > self._largest:
             return
         if self.held + size > self._limit:
@@ -37,8 +37,8 @@ class SizedCache(dict[Hashable, V]):
 
 
 def by_spelling() -> SizedCache[V]:
-    """For checked forms of what pods spell out, sized by the bytes of their spelling.
+    """For parsed fields of pods, sized by the bytes of the unparsed form.
 
-    These are some 2,000 of ordinary pods; checked, they take ten to twenty times as much.
+    Holds those of some 2,000 ordinary pods; parsed, they take ten to twenty times as much.
     """
     return SizedCache(256 * 1024, largest=16 * 1024)

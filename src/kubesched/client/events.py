@@ -344,7 +344,7 @@ class EventBroadcaster:
         self._write_more_soon(group)
 
     def _writers_wanted(self) -> int:
-        """How many events may be under way now."""
+        """Number of events that may be in flight now."""
         if not self._queue or not self._is_urgent():  # events themselves are not urgent
             return self._writer_count
         # Few while there is plenty of room, all of them before any event would be dropped.

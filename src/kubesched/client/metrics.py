@@ -40,7 +40,7 @@ class HostMetrics:
     def __init__(self, host: str, metrics: ClientMetrics) -> None:
         self.now = metrics.clock.monotonic
         self.waits = metrics.waits.labels(host, "any")
-        """Of the rate limit, which is one for all verbs."""
+        """Waits for the rate limit, which all verbs share."""
         self._host = host
         self._metrics = metrics
         self._series: dict[tuple[int, str], _Series] = {}

@@ -108,7 +108,7 @@ class HttpTransport:
         self._slot_count = 0  # ordinary connections, open or being opened
         self._stream_count = 0
         self._started: dict[Exchange, tuple[Callable[..., None], float]] = {}
-        """Callbacks of started requests, with their start time; those given up are gone."""
+        """Callbacks of started requests, with their start time; abandoned requests are removed."""
         self._answers: list[tuple[Exchange, Outcome]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         """Set by the first request: getting the running loop is a system call (`getpid`)."""
@@ -262,7 +262,7 @@ class HttpTransport:
         for exchange, outcome in answers:
             started = self._started.pop(exchange, None)
             if started is None:
-                continue  # given up meanwhile
+                continue  # abandoned meanwhile
             done, began = started
             try:
                 done(self._result(exchange.request, began, outcome))

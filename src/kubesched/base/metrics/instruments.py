@@ -104,7 +104,7 @@ class Histogram:
 
     def observe(self, value: float) -> None:
         bounds = self.bounds
-        # Most durations are within the first bound, and a search takes longer than all the rest.
+        # Most durations are within the first bound; a search would take longer than all else here.
         self.counts[0 if value <= bounds[0] else bisect_left(bounds, value)] += 1
         self.sum += value
 

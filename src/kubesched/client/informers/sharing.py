@@ -40,9 +40,9 @@ _METADATA = ("labels", "annotations", "owner_references", "namespace")
 _STATUS = ("conditions", "host_ips", "init_container_statuses", "container_statuses")
 
 BYTES_LIMIT: Final = 1024 * 1024
-"""Of the parts remembered per field, encoded: some 5,000 lists of containers, or names of 90,000
-nodes. Beyond that all are forgotten and no longer shared. What is remembered stays when its pods
-have gone: with 20,000 parts per field a process grew by 20 MB in a quarter of an hour of churn.
+"""Limit per field, in encoded bytes: some 5,000 lists of containers, or names of 90,000 nodes.
+Beyond that all parts are forgotten and no longer shared. Parts are kept after their pods have gone:
+with 20,000 parts per field a process grew by 20 MB in a quarter of an hour of churn.
 """
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -56,7 +56,7 @@ class Sharing:
         self._known: dict[str, SizedCache[Any]] = {}
         """By field, then by encoding: for one type, equal encodings are equal values."""
         self._last: dict[str, tuple[object, Record]] = {}
-        """The last result of `_alike` by name, with what was compared."""
+        """The last result of `_alike` by name, with the parts it was found for."""
 
     def share(self, pod: Pod) -> Pod:
         """Let a newly decoded pod with no other owner share its parts with earlier pods.

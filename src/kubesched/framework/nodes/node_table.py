@@ -348,7 +348,7 @@ class NodeTable:
         self.pod_log.append(row)
 
     def take_out(self, pods: Sequence[PodInfo]) -> PodBatch:
-        """Remove many pods until `put_back`. What is done in between must be undone before."""
+        """Remove many pods until `put_back`. Undo changes made in between first."""
         rows = [self.row_of[pod.pod.spec.node_name] for pod in pods]
         batch = PodBatch(pods, rows, self.resource_index)
         batch.listed = {row: self.pods[row] for row in rows}
@@ -362,7 +362,7 @@ class NodeTable:
         return batch
 
     def put_back(self, batch: PodBatch) -> None:
-        """Have everything as it was: the order of the pods, and shared ports that were free."""
+        """Restore everything, including the order of the pods and shared ports that were free."""
         for row, listed in batch.listed.items():
             self.pods[row] = listed
         for pod, label_class in zip(batch.pods, batch.label_classes, strict=True):

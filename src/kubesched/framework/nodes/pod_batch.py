@@ -1,4 +1,4 @@
-"""Pods as columns: what they request, and how many of them leave a table and come back together."""
+"""Pods as columns: their requests, and batches that leave a table and return to it together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kubesched.framework.nodes.pods import PodInfo
 
 
 def amounts_of(pods: Sequence[PodInfo], resource_index: Mapping[str, int]) -> dict[int, Ints]:
-    """By resource, what each pod requests; CPU, memory and storage come first."""
+    """The request of each pod, by resource; CPU, memory and storage come first."""
     requests = [pod.requests for pod in pods]
     native = [(each.milli_cpu, each.memory, each.ephemeral_storage) for each in requests]
     amounts = dict(enumerate(np.array(native, dtype=np.int64).reshape(-1, 3).T))
@@ -24,12 +24,12 @@ def amounts_of(pods: Sequence[PodInfo], resource_index: Mapping[str, int]) -> di
 
 
 class PodBatch:
-    """Pods that are out of a table for a while, counted once for both ways."""
+    """Pods temporarily out of a table; their sums serve for both removal and return."""
 
     def __init__(
         self, pods: Sequence[PodInfo], rows: Sequence[int], resource_index: Mapping[str, int]
     ) -> None:
-        """`rows` has the row of each pod."""
+        """`rows` holds the row of each pod."""
         self.pods = pods
         self.rows: Indices = np.array(rows, dtype=np.intp)
         self.amounts = amounts_of(pods, resource_index)

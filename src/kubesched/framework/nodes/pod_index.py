@@ -77,7 +77,7 @@ class LabelClass:
         self.terminating = terminating
         self.rows: dict[int, int] = {}
         self.out = 0
-        """Pods that are out of the table for a while: the class waits for them."""
+        """Number of pods temporarily out of the table; the class is kept for them."""
         self.counters: list[Counter] = []
 
 
@@ -279,7 +279,7 @@ class PodIndex:
             self._count_terms(pod, row, -1)
 
     def add_batch(self, batch: PodBatch, sign: int) -> None:
-        """Pods come back (1) or leave for a while (-1); their classes are kept meanwhile."""
+        """Pods return (1) or leave temporarily (-1); their classes are kept meanwhile."""
         for (label_class, row), number in batch.by_class.items():
             assert label_class is not None, "a pod of the batch is not on a node"
             self._count(label_class, row, sign * number)

@@ -33,7 +33,7 @@ class HostPortIndex:
             by_ip.setdefault(port.ip, set()).update(rows)
 
     def remove_rows(self, port: HostPort, rows: set[int]) -> set[int]:
-        """The rows, of these, on which the port was in use."""
+        """Those of the rows on which the port was in use."""
         by_ip = self._rows.get((port.protocol, port.port))
         if by_ip is None or port.ip not in by_ip:
             return set()

@@ -102,7 +102,7 @@ class PriorityIndex:
                 del self._sums[priority]
 
     def _begin(self, priority: int, number: int) -> RequestSums | None:
-        """New sums; None if pods of this priority are only counted, which is done here."""
+        """New sums; None if pods of this priority are only counted, which happens here."""
         if priority not in self._overflow and len(self._sums) < PRIORITY_LIMIT:
             sums = self._sums[priority] = RequestSums(self._capacity)
             return sums

@@ -128,7 +128,7 @@ class CaringPlugins:
             p for p in framework.pre_filter if p.has_extensions and p.name not in skipped
         ]
         self._known: dict[Hashable, tuple[TopologyKeys, AffinityTerms | None]] = {}
-        """By labels and identity of the terms, which pods of a class share; kept alive here."""
+        """By labels and identity of the terms, which a class shares; the entry keeps them alive."""
         scopes = {
             p: what_if_scope(p, state, pod) for p in framework.filter if p.name not in skipped
         }

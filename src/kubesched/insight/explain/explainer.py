@@ -211,7 +211,7 @@ class Explainer:
 
     @contextmanager
     def rehearse(self, framework: Framework) -> Iterator[Sequence[Candidate]]:
-        """A dry run, reproducible: evictions are only noted."""
+        """A reproducible dry run: evictions are recorded, not carried out."""
         random = framework.handle.random
         drawn = random.getstate()
         random.seed(0)

@@ -51,7 +51,7 @@ from kubesched.scheduler.groups.placing import Placing
 from kubesched.scheduler.groups.results import GroupResult, MemberResult
 
 Rehearsal = Callable[[Framework], AbstractContextManager[Sequence[Candidate]]]
-"""A dry run: what plugins would evict is only noted."""
+"""A dry run: evictions by plugins are recorded, not carried out."""
 
 
 def cycles_of(assembly: Assembly) -> GroupCycles | None:

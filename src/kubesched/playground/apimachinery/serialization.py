@@ -53,7 +53,7 @@ def decode_json(body: bytes) -> Json:
 
 
 def decode_raw_json(body: bytes, more: int = 0) -> Json:
-    """Decode JSON, of some more values than an object, and keep nulls, which remove in a patch."""
+    """Decode JSON that may exceed an object's limit by `more` values; keeps nulls for patches."""
     check_size(body)
     if not body:
         raise BadRequest(
@@ -107,7 +107,7 @@ def _collect_duplicates(value: Json, path: str, paths: list[str]) -> None:
 def decode_yaml(body: bytes, *, keeps_nulls: bool = False) -> Json:
     from kubesched.api.yaml_nodes import DuplicateKeyError, YamlError, load
 
-    if body.startswith(b"{"):  # what kubectl applies is JSON, and decoded fifty times as fast
+    if body.startswith(b"{"):  # kubectl applies JSON, which decodes fifty times as fast
         try:
             value = decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -61,11 +61,11 @@ _FILTERING = (REQUIRED_ANTI_AFFINITY,)
 """The kinds of existing pods' terms that filter."""
 _HOSTNAME: Final = "kubernetes.io/hostname"
 _RESOLVED_LIMIT: Final = 4096
-"""Of terms with resolved namespaces."""
+"""Bound of the cache of terms with resolved namespaces."""
 _TERMS_LIMIT: Final = 64
 """Pods with more terms are not cached: their terms are resolved at every attempt."""
 _MATCHED_BYTES_LIMIT: Final = 8 * 1024 * 1024
-"""Of the labels of pods, and of references to the existing pods' terms that match them."""
+"""Bound of a cache: labels of pods, and references to the existing pods' terms that match them."""
 
 NOT_SIGNABLE = unschedulable("pods with InterPodAffinity are not signable")
 
@@ -243,7 +243,7 @@ class InterPodAffinity(
         return terms
 
     def _skipped_while_alone(self, pod: Pod, kinds: tuple[str, ...]) -> Rule[Any]:
-        """For a pod without terms: in most namespaces no pod is meant by those of others."""
+        """For a pod without terms: most namespaces are not selected by terms of other pods."""
         premise = partial(self._is_meant, pod.metadata.namespace, kinds)
         return Rule() if premise() else Rule(Scope.NODE, premise)
 

@@ -138,9 +138,9 @@ Floats = npt.NDArray[np.float64]
 
 
 def balances(fractions: Floats, offered: Mask) -> Ints:
-    """The balance of each node, from what is used of each resource: (resources, ..., nodes).
+    """The balance of each node, from the used fraction of each resource: (resources, ..., nodes).
 
-    A node is judged by the resources that it offers: (resources, nodes).
+    Only resources that a node offers count for it: (resources, nodes).
     """
     if offered.all():
         return _balance_of(fractions)

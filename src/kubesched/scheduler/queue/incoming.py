@@ -34,7 +34,7 @@ class Incoming:
             self._entities.labels(queue, label, POD).inc(number)
 
     def enter(self, queue: str, label: str, decided: str = "") -> None:
-        """Count a pod that enters a queue, and list its size."""
+        """Count a pod that enters a queue, whose size is exported from now on."""
         self.count(queue, label, decided)
         self.list_size(queue)
 

@@ -127,7 +127,7 @@ class WaitingClass:
         """The queue that the head entered."""
         self.flushed_at: float | None = None
         self.has_newcomers = False
-        """True if pods joined while it was awake: they had an attempt of their own."""
+        """True if pods joined while it was awake; they had attempts of their own."""
         self._next_stamp = -inf
 
     @property
@@ -143,7 +143,7 @@ class WaitingClass:
 
     @property
     def last_tried(self) -> float:
-        """When its pods were last tried; if each by itself, the first of them."""
+        """When its pods were last tried; that of the first pod if they were tried one by one."""
         return self.stamp if self.settled else next(iter(self.members.values())).info.timestamp
 
     def wake(self, strategy: Strategy, label: str, stamp: float, flushed_at: float | None) -> None:
@@ -156,7 +156,7 @@ class WaitingClass:
     def settle(self, message: str) -> tuple[int, list[str]]:
         """Count all pods as tried and rejected at the time the class was woken.
 
-        Returns their number without newcomers, and the keys of those with another last report.
+        Returns their number without newcomers, and the keys of pods last told another message.
         """
         self.settled += 1
         self.stamp = self._next_stamp

@@ -54,13 +54,13 @@ Rule = Callable[[T, str], Problems]
 
 
 def fields(entry: JsonObject | None, path: str, **rules: Rule[Any]) -> Problems:
-    """Problems of fields, in this order; one that is not there is empty."""
+    """Problems of these fields, in this order; a missing field counts as empty."""
     for name, rule in rules.items():
         yield from rule((entry or {}).get(name) or "", f"{path}.{name}")
 
 
 def items(limit: int, rule: Rule[T], key: Callable[[T], Json] | None = None) -> Rule[Sequence[T]]:
-    """The rule of a bounded list, whose keys are unique. Nothing else is told if it is too long."""
+    """The rule for a list with a maximum length, reported first and alone, and unique keys."""
 
     def problems(entries: Sequence[T], path: str) -> Problems:
         if len(entries) > limit:
@@ -77,7 +77,7 @@ def items(limit: int, rule: Rule[T], key: Callable[[T], Json] | None = None) -> 
 
 
 def chosen(*supported: str) -> Rule[str]:
-    """The rule of a text that must be one of these."""
+    """The rule for a text that must be one of these."""
     return lambda value, path: one_of(value, supported, path) if value else [required(path)]
 
 

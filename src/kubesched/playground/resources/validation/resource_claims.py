@@ -261,7 +261,7 @@ def _allocation(names: RequestNames, allocation: JsonObject, path: str) -> Probl
         allocation.get("devices"),
         f"{path}.devices",
         results=items(MAX_ALLOCATION_RESULTS, partial(_result, names)),
-        # The class's and the claim's.
+        # Those of the class and those of the claim.
         config=items(2 * MAX_CONFIGS, partial(_allocated_configuration, names)),
     )
     if allocation.get("nodeSelector") is not None:
