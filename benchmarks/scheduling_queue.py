@@ -19,6 +19,7 @@ from kubesched.api.core_v1 import Pod, PodSpec
 from kubesched.api.meta import ObjectMeta
 from kubesched.base.clock import SystemClock
 from kubesched.base.metrics import MetricsRegistry, SchedulerMetrics
+from kubesched.framework.engine import reads
 from kubesched.framework.events import (
     EVENT_ASSIGNED_POD_DELETE,
     EVENT_NODE_ADD,
@@ -62,13 +63,18 @@ def skip(pod: Pod, old: object, new: object) -> Hint:
     return Hint.SKIP
 
 
+@reads("class")
+def skip_class(pod: Pod, old: object, new: object) -> Hint:
+    return Hint.SKIP
+
+
 def make_queue(queue_sort: object = None, **settings: float) -> SchedulingQueue:
     gates = SchedulingGates(None, None)
     node_events = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE)
     registered = [
         PluginEvents(gates.name, gates.events_to_register),
         PluginEvents("PerPod", lambda: [ClusterEventWithHint(node_events, skip)]),
-        PluginEvents("PerClass", lambda: [ClusterEventWithHint(node_events, skip, per_class=True)]),
+        PluginEvents("PerClass", lambda: [ClusterEventWithHint(node_events, skip_class)]),
         PluginEvents("Pods", lambda: [ClusterEventWithHint(EVENT_ASSIGNED_POD_DELETE)]),
     ]
     return SchedulingQueue(

@@ -218,7 +218,7 @@ class ByName(ScorePlugin):
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> Any:
         return np.array([int(nodes.name_at(at)[1:]) for at in range(len(nodes))])
 
-    def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
+    def score_rule(self, state: CycleState, pod: Pod) -> Rule:
         return Rule(Scope.NODE)
 
 

@@ -379,6 +379,8 @@ class HoldsRoomForTheGone(SimulatedProcess):
 class Possessive(DynamicResources):
     """Does not take its reservations back."""
 
+    answers_per_class = True
+
     def unreserve(self, *_arguments: Any) -> None:
         return None
 
@@ -394,6 +396,8 @@ class KeepsReservations(SimulatedProcess):
 
 class Empty(DynamicResources):
     """Does not write to claims."""
+
+    answers_per_class = True
 
     async def pre_bind(self, *_arguments: Any) -> None:
         return None

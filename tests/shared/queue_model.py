@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from math import floor, inf
 
 from kubesched.api.core_v1 import Pod
+from kubesched.framework.engine import reads
 from kubesched.framework.events import (
     EVENT_ASSIGNED_POD_DELETE,
     EVENT_NODE_ADD,
@@ -58,20 +59,20 @@ def hint_of_own_update(pod, old, new):
     return Hint.QUEUE if own else Hint.SKIP
 
 
+@reads("class")
 def hint_of_class(pod, old, new):
     """Depends on the pod's class alone: may be shared."""
     return Hint.QUEUE if (len(str(new)) + int(pod.metadata.labels["class"])) % 2 else Hint.SKIP
 
 
-def on(event, hint=None, *, per_class=False):
-    return ClusterEventWithHint(event, hint, per_class)
+on = ClusterEventWithHint
 
 
 REGISTRATIONS = {
     "one": {
         "Fit": [on(ClusterEvent(Resource.NODE, Action.ADD), hint_of_pod)],  # in 1.36 also taints
         "Own": [on(ClusterEvent(Resource.POD, Action.ALL), hint_of_own_update)],
-        "Class": [on(ClusterEvent(Resource.NODE, Action.ALL), hint_of_class, per_class=True)],
+        "Class": [on(ClusterEvent(Resource.NODE, Action.ALL), hint_of_class)],
         "Mute": [],
         "GateA": [
             on(ClusterEvent(Resource.POD, Action.UPDATE), hint_of_own_update),
@@ -81,8 +82,8 @@ REGISTRATIONS = {
     },
     "two": {
         "Fit": [on(ClusterEvent(Resource.NODE, Action.ALL))],
-        "Class": [on(ClusterEvent(Resource.POD, Action.DELETE), hint_of_class, per_class=True)],
-        "GateA": [on(ClusterEvent(Resource.POD, Action.DELETE), hint_of_class, per_class=True)],
+        "Class": [on(ClusterEvent(Resource.POD, Action.DELETE), hint_of_class)],
+        "GateA": [on(ClusterEvent(Resource.POD, Action.DELETE), hint_of_class)],
     },
 }
 PROFILES = ["one", "two", "unknown"]

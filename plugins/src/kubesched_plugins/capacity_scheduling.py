@@ -258,7 +258,7 @@ class CapacityScheduling(PreFilterPlugin, PreemptingPlugin, ReservePlugin, Enque
             for name in (each for each in nominator.nominated_nodes() if each in rows):
                 yield from (info.pod for info in nominator.nominated_pods_for_node(name))
 
-    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool] | None:
+    def filter_rule(self, state: CycleState, pod: Pod) -> Rule | None:
         """Asked for every pod: quotas fill up. A rejection names the pod and is its own."""
         found: PreFilterState | None = state.get(STATE_KEY)
         is_shared = found is not None and not found.is_rejected and not any(self._nominated())

@@ -209,7 +209,7 @@ class Coscheduling(
                 group.measured_until = self.handle.clock.monotonic() + lasts
         return unresolvable(refusal) if refusal else None
 
-    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool] | None:
+    def filter_rule(self, state: CycleState, pod: Pod) -> Rule | None:
         """Asked for every pod; leave to go on is for all of a group, refusals name their pod."""
         group = self._group_of(pod)
         is_open = self._refusal(pod, group) or (group is not None and self._is_unmeasured(group))

@@ -14,35 +14,41 @@ A basis can also track nominations, and replaced pod objects if the answer holds
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import TypeGuard
 
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.handle import Nominator
 from kubesched.framework.nodes.columns import Indices
 from kubesched.framework.nodes.node_table import NodeTable
-from kubesched.framework.rules import Premise, Rule, always
+from kubesched.framework.rules import Premise, Rule, Scope, always
 from kubesched.framework.runtime.framework import Framework
 
-FilterRules = dict[str, Rule[bool] | None]
-ScoreRules = dict[str, Rule[int] | None]
+Rules = Mapping[str, Rule | None]
+"""By plugin."""
 
 
-def filter_rules(framework: Framework, state: CycleState, pod: Pod) -> FilterRules:
+def filter_rules(framework: Framework, state: CycleState, pod: Pod) -> Rules:
     """The rule of every PreFilter and Filter plugin, by name. Propagates plugin exceptions."""
     plugins = {p.name: p for p in (*framework.pre_filter, *framework.filter)}
     return {name: plugin.filter_rule(state, pod) for name, plugin in plugins.items()}
 
 
-def score_rules(framework: Framework, state: CycleState, pod: Pod) -> ScoreRules:
+def score_rules(framework: Framework, state: CycleState, pod: Pod) -> Rules:
     """The rule of every PreScore and Score plugin, by name. Propagates plugin exceptions."""
     plugins = {p.name: p for p in (*framework.pre_score, *framework.score)}
     return {name: plugin.score_rule(state, pod) for name, plugin in plugins.items()}
 
 
-def is_lasting(rule: Rule[Any] | None) -> bool:
-    return rule is not None and rule.is_lasting
+def is_lasting(rule: Rule | None) -> bool:
+    """True if the answer is valid for other pods of the class."""
+    return rule is not None and rule.premise is not None
+
+
+def is_kept(rule: Rule | None) -> TypeGuard[Rule]:
+    """True if the answer may be cached by row."""
+    return is_lasting(rule) and rule is not None and rule.depends_on is not Scope.CLUSTER
 
 
 class Basis:
@@ -62,7 +68,7 @@ class Basis:
     def __init__(
         self,
         table: NodeTable,
-        rules: Iterable[Rule[Any] | None],
+        rules: Iterable[Rule | None],
         *,
         nominator: Nominator | None = None,
         follows_swaps: bool = False,

@@ -136,32 +136,15 @@ class ClusterEventWithHint:
 
     event: ClusterEvent
     hint: HintFn | None = None
-    per_class: bool = False
-    """True if the hint reads only pod fields in `PodInfo.class_key` (so neither name nor UID).
-
-    One call may then answer for all waiting pods of a class.
-    """
     narrow: NarrowFn | None = None
     """Called once per event, before any hint, if SchedulerPreQueueingHints is on."""
-    per_spec: bool = False
-    """True if it reads only namespace and spec of the pod, claim names and group excepted.
-
-    One call may then answer for classes that differ in labels or owner, too.
-    """
 
 
 def on_event(
-    resource: str,
-    action: Action,
-    hint: HintFn | None = None,
-    *,
-    per_class: bool = False,
-    narrow: NarrowFn | None = None,
-    per_spec: bool = False,
+    resource: str, action: Action, hint: HintFn | None = None, *, narrow: NarrowFn | None = None
 ) -> ClusterEventWithHint:
     """A registration, e.g. `on_event(Resource.NODE, Action.ADD, self.after_node_added)`."""
-    event = ClusterEvent(resource, action)
-    return ClusterEventWithHint(event, hint, per_class or per_spec, narrow, per_spec)
+    return ClusterEventWithHint(ClusterEvent(resource, action), hint, narrow)
 
 
 UNSCHEDULABLE_TIMEOUT: Final = ClusterEvent(WILDCARD, Action.ALL, "UnschedulableTimeout")

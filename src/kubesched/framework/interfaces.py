@@ -107,13 +107,6 @@ class Plugin(ABC):
         """`lists`, plus the kinds needed only with some feature gates."""
         return cls.lists
 
-    has_class_fields: ClassVar[bool] = False
-    """Derived: True for plugins that implement `class_fields`."""
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        cls.has_class_fields = cls.class_fields is not Plugin.class_fields
-
     def class_fields(self, pod: Pod) -> Hashable:  # for plugins to override
         """What answers with a rule of scope NODE or ROW depend on besides spec and namespace.
 
@@ -161,7 +154,7 @@ class EnqueueExtensions(Plugin):
 class _FilterPhase(Plugin):
     """PreFilter and Filter share one rule."""
 
-    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool] | None:
+    def filter_rule(self, state: CycleState, pod: Pod) -> Rule | None:
         """How far this pod's PreFilter answer and verdicts may be reused. None: no reuse.
 
         Called after `pre_filter`, also if that returned SKIP.
@@ -241,7 +234,7 @@ class PostFilterPlugin(Plugin):
 class _ScorePhase(Plugin):
     """PreScore, Score and NormalizeScore share one rule."""
 
-    def score_rule(self, state: CycleState, pod: Pod) -> Rule[int] | None:
+    def score_rule(self, state: CycleState, pod: Pod) -> Rule | None:
         """How far this pod's PreScore answer and raw scores may be reused. None: no reuse.
 
         Called after `pre_score`, also if that returned SKIP.

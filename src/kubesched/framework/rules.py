@@ -19,9 +19,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Generic, TypeVar
-
-T = TypeVar("T")
 
 
 class Scope(Enum):
@@ -44,8 +41,8 @@ def always() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule(Generic[T]):
-    """What an answer depends on. `T` is bool for filters and int for scores."""
+class Rule:
+    """What an answer depends on."""
 
     depends_on: Scope = Scope.CLUSTER
     premise: Premise | None = always
@@ -54,21 +51,3 @@ class Rule(Generic[T]):
     The scope still applies then: what-ifs for many nodes (preemption, nominated pods) are
     evaluated together.
     """
-    at: Callable[[int], T] | None = None
-    """The verdict on, or the raw score of, one row of `handle.table`, for scope ROW.
-
-    For the few rows that changed since the last pod, where array operations are slower. If all
-    plugins of that scope have it, the rows are computed one by one: 35 instead of 90 µs per
-    decision for one template (benchmarks/decisions.py). It may keep references to the table's
-    columns: rules are rebuilt when the columns are reallocated.
-    """
-
-    @property
-    def is_lasting(self) -> bool:
-        """True if the answer is valid for other pods of the class."""
-        return self.premise is not None
-
-    @property
-    def is_kept(self) -> bool:
-        """True if the answer may be cached by row."""
-        return self.premise is not None and self.depends_on is not Scope.CLUSTER

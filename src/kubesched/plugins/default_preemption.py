@@ -64,11 +64,6 @@ class DefaultPreemption(
     args_type = DefaultPreemptionArgs
     executor_type: ClassVar[type[Executor]] = Executor
 
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        # A hook may treat pods of one class differently.
-        cls.answers_per_class = cls.__dict__.get("answers_per_class", False)
-
     is_eligible_pod: IsEligible | None = None
     """May this lower-priority pod be evicted?"""
     is_more_important_pod: MoreImportant | None = None

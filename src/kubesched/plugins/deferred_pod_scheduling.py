@@ -15,7 +15,7 @@ import numpy as np
 from kubesched.api.core_v1 import Node, Pod
 from kubesched.api.resources import is_resize_deferred
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.engine import InTreePlugin
+from kubesched.framework.engine import InTreePlugin, reads
 from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
@@ -60,7 +60,7 @@ class DeferredPodScheduling(
             codes[~named(nodes, pod.spec.node_name)] = 1
         return Verdicts.numbered(codes, [DIFFERENT_NODE, DISABLED])
 
-    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
+    def filter_rule(self, state: CycleState, pod: Pod) -> Rule:
         return Rule(Scope.NODE)
 
     def permit(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
@@ -69,11 +69,9 @@ class DeferredPodScheduling(
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         actions = Action.UPDATE_NODE_PREEMPTION_POLICY, Action.ADD
-        return [
-            on_event(Resource.NODE, action, self.after_node_change, per_class=True)
-            for action in actions
-        ]
+        return [on_event(Resource.NODE, action, self.after_node_change) for action in actions]
 
+    @reads("class")
     def after_node_change(self, pod: Pod, old: Node | None, new: Node) -> Hint:
         """The pod's node was added, or its policy changed: it must allow preemption now."""
         was_disabled = old is None or _disables(old)

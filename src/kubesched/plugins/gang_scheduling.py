@@ -17,6 +17,7 @@ from kubesched.api.scheduling_v1alpha3 import CompositePodGroup
 from kubesched.api.scheduling_v1beta1 import PodGroup
 from kubesched.config.features import FeatureGates
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.engine import reads
 from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.groups.states import (
     Group,
@@ -169,35 +170,30 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin, En
     # -- events ------------------------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        # The hints read the group alone, so one member answers for all.
         events = [
-            on_event(resource, action, hint, per_class=True)
-            for resource, action, hint in (
-                (Resource.UNSCHEDULED_POD, Action.ADD, self._after_pod),
-                (Resource.ASSIGNED_POD, Action.ADD, self._after_pod),
-                (Resource.POD_GROUP, Action.ADD, self._after_group),
-                (Resource.POD_GROUP, Action.UPDATE, self._after_group_update),
-            )
+            on_event(Resource.UNSCHEDULED_POD, Action.ADD, self._after_pod),
+            on_event(Resource.ASSIGNED_POD, Action.ADD, self._after_pod),
+            on_event(Resource.POD_GROUP, Action.ADD, self._after_group),
+            on_event(Resource.POD_GROUP, Action.UPDATE, self._after_group_update),
         ]
         if self._has_composites:
-            events.append(
-                on_event(
-                    Resource.COMPOSITE_POD_GROUP, Action.ADD, self._after_group, per_class=True
-                )
-            )
+            events.append(on_event(Resource.COMPOSITE_POD_GROUP, Action.ADD, self._after_group))
         return events
 
+    @reads("class")
     def _after_pod(self, pod: Pod, old: Pod | None, new: Pod) -> Hint:
         own, other = group_of(pod), group_of(new)
         if own is None or other is None:
             return Hint.SKIP
         return Hint.QUEUE if self._is_same_tree(own, other) else Hint.SKIP
 
+    @reads("class")
     def _after_group(self, pod: Pod, old: Group | None, new: Group) -> Hint:
         own = group_of(pod)
         is_same = own is not None and self._is_same_tree(own, key_of_group(new))
         return Hint.QUEUE if is_same else Hint.SKIP
 
+    @reads("class")
     def _after_group_update(self, pod: Pod, old: PodGroup, new: PodGroup) -> Hint:
         own = group_of(pod)
         if own is None or not self._is_same_tree(own, key_of_group(new)):

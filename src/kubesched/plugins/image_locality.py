@@ -14,13 +14,13 @@ import numpy as np
 
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.engine import InTreePlugin
+from kubesched.framework.engine import InTreePlugin, RowRule
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import MAX_NODE_SCORE, ScorePlugin, SignPlugin
 from kubesched.framework.nodes.columns import Ints
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.nodes.views import NodeColumns
-from kubesched.framework.rules import Rule, Scope
+from kubesched.framework.rules import Rule
 
 _MIB = 1024 * 1024
 MIN_THRESHOLD_BYTES = 23 * _MIB
@@ -72,7 +72,7 @@ class ImageLocality(ScorePlugin, SignPlugin, InTreePlugin):
         scores: Ints = MAX_NODE_SCORE * (worth - low) // (high - low)
         return scores
 
-    def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
+    def score_rule(self, state: CycleState, pod: Pod) -> Rule:
         """Depends on the node's images and, if any node has one of the pod's, on the node count.
 
         How many nodes have an image is no premise: a row sees that number as of its own change.
@@ -87,7 +87,7 @@ class ImageLocality(ScorePlugin, SignPlugin, InTreePlugin):
         def at(row: int) -> int:
             return wanted.score(sum([bytes_present(table, name, row) for name in wanted.names]))
 
-        return Rule(Scope.ROW, premise=premise, at=at)
+        return RowRule(premise=premise, at=at)
 
     def sign_pod(self, pod: Pod) -> dict[str, Any]:
         # Upstream: images mounted as volumes are left out.

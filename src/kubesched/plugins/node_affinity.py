@@ -30,7 +30,7 @@ from kubesched.api.node_selectors import (
 from kubesched.api.selectors import SelectorError
 from kubesched.config.plugin_args import NodeAffinityArgs
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.engine import InTreePlugin
+from kubesched.framework.engine import InTreePlugin, reads
 from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
@@ -116,7 +116,7 @@ class NodeAffinity(
             codes, lambda code: NOT_ADMITTED_BY_PROFILE if code == 1 else NOT_ADMITTED_BY_POD
         )
 
-    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
+    def filter_rule(self, state: CycleState, pod: Pod) -> Rule:
         return Rule(Scope.NODE)
 
     # -- score -------------------------------------------------------------------------------------
@@ -147,15 +147,16 @@ class NodeAffinity(
     ) -> Ints:
         return default_normalize(scores)
 
-    def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
+    def score_rule(self, state: CycleState, pod: Pod) -> Rule:
         return Rule(Scope.NODE)
 
     # -- events and signature ----------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         actions = Action.ADD | Action.UPDATE_NODE_LABEL
-        return (on_event(Resource.NODE, actions, self.after_node_change, per_spec=True),)
+        return (on_event(Resource.NODE, actions, self.after_node_change),)
 
+    @reads("spec")
     def after_node_change(self, pod: Pod, old: Node | None, new: Node) -> Hint:
         """Queue if a node newly satisfies the pod's own affinity.
 

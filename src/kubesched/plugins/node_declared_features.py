@@ -11,7 +11,7 @@ from typing import Any
 
 from kubesched.api.core_v1 import Node, Pod
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.engine import InTreePlugin
+from kubesched.framework.engine import InTreePlugin, reads
 from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
@@ -117,7 +117,7 @@ class NodeDeclaredFeatures(
         )
         return Verdicts.reject(lacking.over(nodes), FEATURES_MISSING)
 
-    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
+    def filter_rule(self, state: CycleState, pod: Pod) -> Rule:
         return Rule(Scope.NODE)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
@@ -125,10 +125,11 @@ class NodeDeclaredFeatures(
             return ()
         actions = Action.ADD | Action.UPDATE_NODE_DECLARED_FEATURE
         return (
-            on_event(Resource.NODE, actions, self.after_node_change, per_spec=True),
-            on_event(Resource.TARGET_POD, Action.UPDATE, self.after_pod_update, per_class=True),
+            on_event(Resource.NODE, actions, self.after_node_change),
+            on_event(Resource.TARGET_POD, Action.UPDATE, self.after_pod_update),
         )
 
+    @reads("spec")
     def after_node_change(self, pod: Pod, old: Node | None, new: Node) -> Hint:
         if old is not None and (old.status.declared_features or []) == (
             new.status.declared_features or []
@@ -136,6 +137,7 @@ class NodeDeclaredFeatures(
             return Hint.SKIP
         return Hint.QUEUE
 
+    @reads("class")
     def after_pod_update(self, pod: Pod, old: Pod, new: Pod) -> Hint:
         changed = required_features(old) != required_features(new)
         return Hint.QUEUE if changed else Hint.SKIP

@@ -43,7 +43,7 @@ class NodeName(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin, InT
             return None
         return Verdicts.reject(~named(nodes, pod.spec.node_name), WRONG_NODE)
 
-    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
+    def filter_rule(self, state: CycleState, pod: Pod) -> Rule:
         return Rule(Scope.NODE)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:

@@ -11,7 +11,7 @@ from typing import Any
 from kubesched.api.core_v1 import Pod
 from kubesched.api.host_ports import HostPort, any_conflict, pod_host_ports
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.engine import InTreePlugin
+from kubesched.framework.engine import InTreePlugin, RowRule, reads
 from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.interfaces import (
     EnqueueExtensions,
@@ -20,7 +20,7 @@ from kubesched.framework.interfaces import (
     SignPlugin,
 )
 from kubesched.framework.nodes.views import NodeColumns
-from kubesched.framework.rules import Rule, Scope
+from kubesched.framework.rules import Rule
 from kubesched.framework.status import SKIP, Status, error_status, unschedulable
 from kubesched.framework.verdicts import Verdicts
 
@@ -51,18 +51,19 @@ class NodePorts(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin, In
             return error_status(f'reading "{PRE_FILTER_STATE}" from cycleState: not found')
         return Verdicts.reject(nodes.port_conflicts(wanted), PORTS_TAKEN)
 
-    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
+    def filter_rule(self, state: CycleState, pod: Pod) -> Rule:
         wanted: tuple[HostPort, ...] = state.get(PRE_FILTER_STATE) or ()
         ports = self.handle.table.ports
-        return Rule(Scope.ROW, at=lambda row: not ports.any_taken(row, wanted))
+        return RowRule(at=lambda row: not ports.any_taken(row, wanted))
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         # A pod's ports never change, so an update of another pod cannot help.
         return (
-            on_event(Resource.ASSIGNED_POD, Action.DELETE, self.after_pod_deletion, per_spec=True),
+            on_event(Resource.ASSIGNED_POD, Action.DELETE, self.after_pod_deletion),
             on_event(Resource.NODE, Action.ADD),
         )
 
+    @reads("spec")
     def after_pod_deletion(self, pod: Pod, old: Pod, new: Pod | None) -> Hint:
         if not old.spec.node_name and not old.status.nominated_node_name:
             return Hint.SKIP

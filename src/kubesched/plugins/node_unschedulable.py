@@ -11,7 +11,7 @@ from typing import Any
 from kubesched.api.core_v1 import Node, Pod, Taint
 from kubesched.api.tolerations import NO_SCHEDULE, is_tolerated
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.engine import InTreePlugin
+from kubesched.framework.engine import InTreePlugin, reads
 from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
@@ -54,20 +54,22 @@ class NodeUnschedulable(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPl
             return None
         return Verdicts.reject(column.ids[nodes.rows] != ABSENT, UNSCHEDULABLE)
 
-    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
+    def filter_rule(self, state: CycleState, pod: Pod) -> Rule:
         return Rule(Scope.NODE)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         node, pod = Action.ADD | Action.UPDATE_NODE_TAINT, Action.UPDATE_POD_TOLERATION
         return (
-            on_event(Resource.NODE, node, self.after_node_change, per_spec=True),
-            on_event(Resource.TARGET_POD, pod, self.after_toleration_change, per_class=True),
+            on_event(Resource.NODE, node, self.after_node_change),
+            on_event(Resource.TARGET_POD, pod, self.after_toleration_change),
         )
 
+    @reads("spec")
     def after_node_change(self, pod: Pod, old: Node | None, new: Node) -> Hint:
         was_closed = old is None or old.spec.unschedulable
         return Hint.QUEUE if was_closed and not new.spec.unschedulable else Hint.SKIP
 
+    @reads("class")
     def after_toleration_change(self, pod: Pod, old: Pod | None, new: Pod) -> Hint:
         return Hint.QUEUE if self._tolerates(new) else Hint.SKIP
 

@@ -17,7 +17,7 @@ from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from kubesched.api.pod_volumes import MIGRATABLE, volume_uses
 from kubesched.api.storage_v1 import CSIDriver, CSINode, StorageClass, VolumeAttachment
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.engine import InTreePlugin
+from kubesched.framework.engine import InTreePlugin, reads
 from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
@@ -106,7 +106,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
         self._judge(findings, nodes, wanted, elsewhere)
         return findings.verdicts()
 
-    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
+    def filter_rule(self, state: CycleState, pod: Pod) -> Rule:
         if not uses_of(state, pod) & ATTACHABLE:
             return Rule(Scope.NODE)
         # Claims and volumes do not change during an attempt, but any binding in between may change
@@ -199,25 +199,26 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlu
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return (
             on_event(Resource.CSI_NODE, Action.ADD),
-            on_event(Resource.CSI_NODE, Action.UPDATE, self.after_csi_node_update, per_class=True),
-            on_event(Resource.ASSIGNED_POD, Action.DELETE, self.after_pod_deletion, per_class=True),
+            on_event(Resource.CSI_NODE, Action.UPDATE, self.after_csi_node_update),
+            on_event(Resource.ASSIGNED_POD, Action.DELETE, self.after_pod_deletion),
             on_event(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD, uses_claim),
-            on_event(
-                Resource.VOLUME_ATTACHMENT, Action.DELETE, self.after_detachment, per_class=True
-            ),
+            on_event(Resource.VOLUME_ATTACHMENT, Action.DELETE, self.after_detachment),
         )
 
+    @reads("class")
     def after_csi_node_update(self, pod: Pod, old: CSINode, new: CSINode) -> Hint:
         """Some driver's limit has grown; a missing count is 0 on either side."""
         before = _counts(old)
         grew = any(count > before.get(driver, 0) for driver, count in _counts(new).items())
         return Hint.QUEUE if grew else Hint.SKIP
 
+    @reads("class")
     def after_pod_deletion(self, pod: Pod, old: Pod, new: Pod | None) -> Hint:
         if not old.spec.node_name and not old.status.nominated_node_name:
             return Hint.SKIP
         return Hint.QUEUE if volume_uses(old.spec.volumes) & ATTACHABLE else Hint.SKIP
 
+    @reads("class")
     def after_detachment(
         self, pod: Pod, old: VolumeAttachment | None, new: VolumeAttachment | None
     ) -> Hint:

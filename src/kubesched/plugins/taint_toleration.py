@@ -15,7 +15,7 @@ import numpy as np
 from kubesched.api.core_v1 import Node, Pod, Taint
 from kubesched.api.tolerations import PREFER_NO_SCHEDULE, first_untolerated_taint, is_tolerated
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.engine import InTreePlugin
+from kubesched.framework.engine import InTreePlugin, reads
 from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
@@ -75,7 +75,7 @@ class TaintToleration(
         rejected.update()
         return None if rejected.is_trivial else Verdicts.reject(rejected.over(nodes), UNTOLERATED)
 
-    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
+    def filter_rule(self, state: CycleState, pod: Pod) -> Rule:
         return Rule(Scope.NODE)
 
     # -- score -------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ class TaintToleration(
     ) -> Ints:
         return default_normalize(scores, reverse=True)
 
-    def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
+    def score_rule(self, state: CycleState, pod: Pod) -> Rule:
         return Rule(Scope.NODE)
 
     # -- events and signature ----------------------------------------------------------------------
@@ -107,10 +107,11 @@ class TaintToleration(
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         actions = Action.ADD | Action.UPDATE_NODE_TAINT
         return (
-            on_event(Resource.NODE, actions, self.after_node_change, per_spec=True),
+            on_event(Resource.NODE, actions, self.after_node_change),
             on_event(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION),
         )
 
+    @reads("spec")
     def after_node_change(self, pod: Pod, old: Node | None, new: Node) -> Hint:
         repelled = old is None or self._repels(pod, old.spec.taints)
         return Hint.QUEUE if repelled and not self._repels(pod, new.spec.taints) else Hint.SKIP

@@ -16,7 +16,7 @@ import numpy as np
 from kubesched.api.core_v1 import PersistentVolumeClaim, Pod, Volume
 from kubesched.api.pod_volumes import CLAIM, DISK
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.engine import InTreePlugin
+from kubesched.framework.engine import InTreePlugin, reads
 from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.interfaces import (
     EnqueueExtensions,
@@ -99,7 +99,7 @@ class VolumeRestrictions(
             codes[taken] = 1
         return Verdicts(codes, lambda code: DISK_CONFLICT if code == 1 else CLAIM_IN_USE)
 
-    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool] | None:
+    def filter_rule(self, state: CycleState, pod: Pod) -> Rule | None:
         return None if uses_of(state, pod) & (CLAIM | DISK) else Rule(Scope.NODE)
 
     def add_pod(
@@ -150,11 +150,12 @@ class VolumeRestrictions(
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         claim = Resource.PERSISTENT_VOLUME_CLAIM
         return (
-            on_event(Resource.ASSIGNED_POD, Action.DELETE, self.after_pod_deletion, per_class=True),
+            on_event(Resource.ASSIGNED_POD, Action.DELETE, self.after_pod_deletion),
             on_event(Resource.NODE, Action.ADD),
-            on_event(claim, Action.ADD, uses_claim_directly, per_class=True),
+            on_event(claim, Action.ADD, uses_claim_directly),
         )
 
+    @reads("class")
     def after_pod_deletion(self, pod: Pod, old: Pod, new: Pod | None) -> Hint:
         """Queue if the deleted pod used one of the disks or claims.
 

@@ -14,7 +14,7 @@ from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from kubesched.api.pod_volumes import CLAIM
 from kubesched.api.storage_v1 import StorageClass
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.engine import InTreePlugin
+from kubesched.framework.engine import InTreePlugin, reads
 from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.interfaces import (
     EnqueueExtensions,
@@ -95,7 +95,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin, I
             return None
         return Verdicts.reject(conflicts(nodes, topologies), WRONG_ZONE)
 
-    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
+    def filter_rule(self, state: CycleState, pod: Pod) -> Rule:
         if not uses_of(state, pod) & CLAIM:
             return Rule(Scope.NODE)
         # Claims and volumes do not change during an attempt, but any binding in between may change
@@ -146,16 +146,18 @@ class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions, SignPlugin, I
         changed, claim = Action.ADD | Action.UPDATE, Resource.PERSISTENT_VOLUME_CLAIM
         volume = Resource.PERSISTENT_VOLUME
         return (
-            on_event(Resource.STORAGE_CLASS, Action.ADD, self.after_class_added, per_class=True),
+            on_event(Resource.STORAGE_CLASS, Action.ADD, self.after_class_added),
             on_event(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
-            on_event(claim, changed, uses_claim_directly, per_class=True),
-            on_event(volume, changed, self.after_volume_change, per_class=True),
+            on_event(claim, changed, uses_claim_directly),
+            on_event(volume, changed, self.after_volume_change),
         )
 
+    @reads("class")
     def after_class_added(self, pod: Pod, old: StorageClass | None, new: StorageClass) -> Hint:
         waits = new.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
         return Hint.QUEUE if waits else Hint.SKIP
 
+    @reads("class")
     def after_volume_change(
         self, pod: Pod, old: PersistentVolume | None, new: PersistentVolume
     ) -> Hint:

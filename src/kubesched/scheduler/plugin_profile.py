@@ -112,7 +112,7 @@ def _count(engine: ClassEngine, kept: Sequence[Counter[tuple[str, str]]]) -> int
     return len(shapes)
 
 
-def _why_not(rule: Rule[object] | None) -> str:
+def _why_not(rule: Rule | None) -> str:
     if rule is None:
         return "no rule"
     if rule.premise is None:

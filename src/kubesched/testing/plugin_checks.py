@@ -21,6 +21,7 @@ from kubesched.base.errors import KubeschedError, describe
 from kubesched.base.logs import silence
 from kubesched.config.features import DEFAULT_GATES
 from kubesched.config.schema import RawArgs
+from kubesched.framework.basis import is_kept, is_lasting
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import Hint
 from kubesched.framework.handle import Handle
@@ -80,7 +81,7 @@ class _Attempt:
     verdicts: dict[str, str] = field(default_factory=dict)
     scores: dict[str, int] = field(default_factory=dict)
     """Raw scores of the nodes that pass."""
-    rules: dict[str, Rule[Any] | None] = field(default_factory=dict)
+    rules: dict[str, Rule | None] = field(default_factory=dict)
 
     @property
     def answers(self) -> dict[str, Mapping[str, object]]:
@@ -301,15 +302,6 @@ def _forms(case: _Case) -> None:
             value = stage.call("score", pod, scorer.score, state, pod, info)
             text, one_score = "score_nodes and score disagree", {"score": {node: value}}
             stage.compare(text, pod, {"score": {node: score}}, one_score, ("columns", "single"))
-    judged = attempt.verdicts if is_filtered and not attempt.is_rejected_early else {}
-    said = {"filter": {node: text == PASSES for node, text in judged.items()}}
-    answers: dict[str, Mapping[str, object]] = {**said, "score": attempt.scores}
-    for phase, told in answers.items():
-        rule = attempt.rules.get(phase)
-        if rule is not None and rule.at is not None:
-            at = {n: stage.call("at", pod, rule.at, stage.table.row_of[n]) for n in told}
-            text = f"{phase}_nodes and `at` of its rule disagree"
-            stage.compare(text, pod, {phase: told}, {phase: at}, ("columns", "at"))
 
 
 def _rules(case: _Case) -> None:
@@ -318,7 +310,7 @@ def _rules(case: _Case) -> None:
     assume(change.pod is None)
     stage, memo = case.stage(), dict[Any, Any]()
     before = stage.ask(case.pod, memo)
-    kept = {phase: rule for phase, rule in before.rules.items() if rule and rule.is_kept}
+    kept = {phase: rule for phase, rule in before.rules.items() if is_kept(rule)}
     premises = {
         phase: stage.call("premise", case.pod, rule.premise or always)
         for phase, rule in kept.items()
@@ -357,7 +349,6 @@ def _classes(case: _Case) -> None:
     """Pods of one class get one answer, and `class_fields` has whatever else is read."""
     twin = case.drawing.twin(case.data, case.pod)
     stage = case.stage()
-    plugin = stage.plugin
 
     def signature(pod: Pod) -> Signature | None:
         return class_signature(stage.framework, pod)
@@ -372,7 +363,7 @@ def _classes(case: _Case) -> None:
     second = stage.ask(twin, memo if is_one_class else None)
     for phase in ("filter", "score"):
         rules = first.rules.get(phase), second.rules.get(phase)
-        if all(r is not None and (r.is_lasting if is_one_class else r.is_kept) for r in rules):
+        if all(is_lasting(r) if is_one_class else is_kept(r) for r in rules):
             stage.compare(
                 "pods of one class get different answers; "
                 "class_fields must return what is read besides spec and namespace",
@@ -382,24 +373,6 @@ def _classes(case: _Case) -> None:
                 ("it", "twin"),
                 other=shown(twin),
             )
-    change = case.change()
-    events = plugin.events_to_register() if hasattr(plugin, "events_to_register") else ()
-    for registered in events:
-        hint = registered.hint
-        is_shared = registered.per_class if is_one_class else registered.per_spec
-        if not is_shared or hint is None or change.pod is not None:
-            continue
-        if any(registered.event.matches(event) for event in change.events):
-            answers = [
-                stage.call("a hint", pod, hint, pod, change.old, change.new)
-                for pod in (case.pod, twin)
-            ]
-            if answers[0] is not answers[1]:
-                kind = "per_class answers differently for pods of one class"
-                if not is_one_class:
-                    kind = "per_spec answers differently for pods of one spec"
-                text = f"a hint with {kind}"
-                raise stage.fault(text, case.pod, other=shown(twin), change=change.text)
 
 
 def _events(case: _Case) -> None:

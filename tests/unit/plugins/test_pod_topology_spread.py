@@ -10,6 +10,7 @@ from judging import cluster, hint, make, names_in_order, scores, verdict
 from kubesched.api.apps_v1 import ReplicaSet, StatefulSet
 from kubesched.api.core_v1 import ReplicationController, Service
 from kubesched.config.plugin_args import LIST_DEFAULTING, PodTopologySpreadArgs
+from kubesched.framework.basis import is_kept
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.events import Action, Hint, Resource
 from kubesched.framework.nodes.pods import PodInfo
@@ -555,10 +556,10 @@ def test_a_skip_is_kept_if_it_follows_from_the_spec(args) -> None:
         "hard": make_pod("new").spread(1, ZONE, selector=FOO),
     }.items():
         for pod in (template, template.label("foo", "")):
-            if plugin.filter_rule(CycleState(), pod.build()).is_kept:
+            if is_kept(plugin.filter_rule(CycleState(), pod.build())):
                 kept.add(f"filter {name}")
                 assert verdict(plugin, pod, table) is SKIP
-            if plugin.score_rule(CycleState(), pod.build()).is_kept:
+            if is_kept(plugin.score_rule(CycleState(), pod.build())):
                 kept.add(f"score {name}")
                 assert scores(plugin, pod, table) is SKIP
     assert kept == {"filter soft", "score hard", "filter none" if args is None else "score none"}

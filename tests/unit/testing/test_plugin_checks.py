@@ -234,26 +234,6 @@ class ReadsLabelsUnnamed(Racks):
         return 7 if "special" in (pod.metadata.labels or {}) else 0
 
 
-class HintOfOneForAll(Racks):
-    def events_to_register(self):
-        return [on_event(Resource.NODE, Action.ADD, self.by_name, per_class=True)]
-
-    def by_name(self, pod, old, new):
-        return Hint.SKIP if pod.metadata.name.endswith("twin") else Hint.QUEUE
-
-
-class HintOfOneForItsSpec(Labelled):
-    def events_to_register(self):
-        hint = self.by_label
-        return [
-            *super().events_to_register(),
-            on_event(Resource.NODE, Action.ALL, hint, per_spec=True),
-        ]
-
-    def by_label(self, pod, old, new):
-        return Hint.QUEUE if pod.metadata.labels else Hint.SKIP
-
-
 class NoEvents(Racks):
     def events_to_register(self):
         return [on_event(Resource.NODE, Action.ADD)]
@@ -377,8 +357,6 @@ class Nonsense(Racks):
         ),
         (ReadsAnnotations, "classes", "class_fields must return", ["it ", "twin"]),
         (ReadsLabelsUnnamed, "classes", "class_fields must return", ["it ", "twin"]),
-        (HintOfOneForAll, "classes", "a hint with per_class answers differently", ["change"]),
-        (HintOfOneForItsSpec, "classes", "a hint with per_spec answers differently", ["change"]),
         (
             NoEvents,
             "events",

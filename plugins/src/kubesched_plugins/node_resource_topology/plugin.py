@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from functools import partial
 from typing import Final
 
 import numpy as np
@@ -98,12 +97,8 @@ class NodeResourceTopologyMatch(
             return 0
         return _CODE_OF[why_not(demand, topology, node)]
 
-    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
-        demand = self._demand(state, pod)
-        return Rule(
-            self.topologies.scope,
-            at=lambda row: not (demand.is_concerned and self._code(demand, row)),
-        )
+    def filter_rule(self, state: CycleState, pod: Pod) -> Rule:
+        return Rule(self.topologies.scope)
 
     def score_nodes(
         self, state: CycleState, pod: Pod, nodes: NodeColumns
@@ -122,8 +117,8 @@ class NodeResourceTopologyMatch(
             return 0
         return score_of(demand, topology, self.args.scoring_strategy.type, self._weights)
 
-    def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
-        return Rule(self.topologies.scope, at=partial(self._score, self._demand(state, pod)))
+    def score_rule(self, state: CycleState, pod: Pod) -> Rule:
+        return Rule(self.topologies.scope)
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         self.topologies.reserve(node_name, pod, self._demand(state, pod).pod_requests)

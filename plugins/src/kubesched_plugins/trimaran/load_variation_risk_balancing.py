@@ -96,7 +96,7 @@ class LoadVariationRiskBalancing(ScorePlugin):
         wants = max(float(wanted.milli_cpu), 0.0), max(wanted.memory * MEGA, 0.0)
         return scores_of(nodes, lambda row: _score(wants, self.collector.of(rows[row])))
 
-    def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
+    def score_rule(self, state: CycleState, pod: Pod) -> Rule:
         return Rule(Scope.NODE, premise=self.collector.version)
 
     def class_fields(self, pod: Pod) -> None:

@@ -97,8 +97,8 @@ class LowRiskOverCommitment(PreScorePlugin, ScorePlugin):
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> npt.NDArray[np.int64]:
         return scores_of(nodes, self._scorer(pod))
 
-    def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
-        return Rule(Scope.ROW, premise=self.collector.version, at=self._scorer(pod))
+    def score_rule(self, state: CycleState, pod: Pod) -> Rule:
+        return Rule(Scope.ROW, premise=self.collector.version)
 
     def class_fields(self, pod: Pod) -> None:
         """Scores depend on the spec alone."""

@@ -108,9 +108,9 @@ class TargetLoadPacking(ScorePlugin, ReservePlugin):
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> npt.NDArray[np.int64]:
         return scores_of(nodes, self._scorer(pod))
 
-    def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
+    def score_rule(self, state: CycleState, pod: Pod) -> Rule:
         """Pods bound to a node change its row, too; all else comes with the metrics."""
-        return Rule(Scope.ROW, premise=self.collector.version, at=self._scorer(pod))
+        return Rule(Scope.ROW, premise=self.collector.version)
 
     def class_fields(self, pod: Pod) -> None:
         """Scores depend on the spec alone."""

@@ -9,11 +9,7 @@ from typing import Any
 from kubesched.base.logs import get_logger
 from kubesched.base.metrics.instruments import Counter, Histogram
 from kubesched.base.metrics.scheduler import SchedulerMetrics
-from kubesched.framework.engine import (
-    answers_by_spec,
-    answers_per_class,
-    names_what_it_reads,
-)
+from kubesched.framework.engine import declares
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
     EXTENSION_POINTS,
@@ -93,11 +89,13 @@ class Framework:
         self.evaluations: EvaluationCounts | None = None
         if handle.metrics is not None:
             self._measure(handle.metrics)
-        self.fails_per_class = all(map(answers_per_class, self.post_filter))
+        self.fails_per_class = all(declares(p, "answers_per_class") for p in self.post_filter)
         """True if no PostFilter plugin distinguishes unschedulable pods of a class."""
-        self.class_field_plugins = [p for p in self.plugins if p.has_class_fields]
-        others = [p for p in self.deciding_plugins if not answers_by_spec(p)]
-        self.answers_by_spec = all(map(names_what_it_reads, others))
+        self.class_field_plugins = [
+            p for p in self.plugins if type(p).class_fields is not Plugin.class_fields
+        ]
+        others = [p for p in self.deciding_plugins if not declares(p, "answers_by_spec")]
+        self.answers_by_spec = all(declares(p, "class_fields") for p in others)
         """True if no cached answer depends on labels or owner, unless it is in `class_fields`."""
         self.ignores_names = not others
         """True if no cached answer depends on names of claims or of the pod's group either."""

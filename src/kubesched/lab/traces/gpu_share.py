@@ -137,7 +137,7 @@ class GpuShare(FilterPlugin, ReservePlugin, EnqueueExtensions):
                     left[index, devices] -= min(milli, WHOLE)
         return left
 
-    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
+    def filter_rule(self, state: CycleState, pod: Pod) -> Rule:
         # Devices only change when pods arrive on or leave the node.
         return Rule(Scope.ROW)
 

@@ -97,8 +97,8 @@ GROUP_DEALLOCATED = unschedulable("deallocation and deletion of ResourceClaims c
 NO_REASON = unschedulable()
 
 _POD_REQUESTS: Final = RequestOptions()
-_NOTHING_TO_FILTER: Final[Rule[bool]] = Rule(Scope.NODE)
-_NOTHING_TO_SCORE: Final[Rule[int]] = Rule(Scope.NODE)
+_NOTHING_TO_FILTER: Final[Rule] = Rule(Scope.NODE)
+_NOTHING_TO_SCORE: Final[Rule] = Rule(Scope.NODE)
 _WORK_TO_DO: Final = PreBindPreFlightResult(allow_parallel=True)
 _NOTHING_TO_DO: Final = PreBindPreFlightResult(allow_parallel=True, skip=True)
 
@@ -209,7 +209,7 @@ class DynamicResources(
         column = self._dra.signatures(nodes.table) if has_work else None
         return self._node_filter(dra_state, pod).filter(nodes, column)
 
-    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool] | None:
+    def filter_rule(self, state: CycleState, pod: Pod) -> Rule | None:
         """Pods without claims share a rule, unless a device class backs one of their resources."""
         if state.get(STATE) is not NO_CLAIMS or pod.spec.resource_claims:
             return None
@@ -413,7 +413,7 @@ class DynamicResources(
     ) -> Ints:
         return scores if state.get(STATE) is NO_CLAIMS else default_normalize(scores)
 
-    def score_rule(self, state: CycleState, pod: Pod) -> Rule[int] | None:
+    def score_rule(self, state: CycleState, pod: Pod) -> Rule | None:
         return _NOTHING_TO_SCORE if state.get(STATE) is NO_CLAIMS else None
 
     # -- Reserve -----------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from kubesched.api.affinity_terms import AffinityTerm, parse_affinity_terms
 from kubesched.api.core_v1 import Node, Pod
+from kubesched.framework.engine import reads
 from kubesched.framework.events import Hint
 
 
@@ -58,6 +59,7 @@ def _any_matches(terms: Sequence[AffinityTerm], pod: Pod) -> bool:
     return False
 
 
+@reads("class")
 def after_node_change(pod: Pod, old: Node | None, new: Node) -> Hint:
     """A node was added or relabelled."""
     after = new.metadata.labels or {}

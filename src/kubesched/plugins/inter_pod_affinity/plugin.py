@@ -11,7 +11,7 @@ from kubesched.api.core_v1 import Pod
 from kubesched.base.sized_cache import SizedCache
 from kubesched.config.plugin_args import InterPodAffinityArgs
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.engine import InTreePlugin, TopologyKeys
+from kubesched.framework.engine import InTreePlugin, TopologyKeys, reads
 from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
@@ -135,7 +135,7 @@ class InterPodAffinity(
             return error_status(f'error reading "{PRE_FILTER_STATE}" from cycleState: not found')
         return required.verdicts(nodes)
 
-    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
+    def filter_rule(self, state: CycleState, pod: Pod) -> Rule:
         parsed = self._parsed(state, pod)
         has_own = parsed.problems or parsed.required_affinity or parsed.required_anti_affinity
         return Rule() if has_own else self._skipped_while_alone(pod, _FILTERING)
@@ -180,7 +180,7 @@ class InterPodAffinity(
     ) -> Levels:
         return normalized(scores)
 
-    def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
+    def score_rule(self, state: CycleState, pod: Pod) -> Rule:
         parsed = self._parsed(state, pod)
         if parsed.problems or parsed.has_preferences:
             return Rule()
@@ -208,11 +208,12 @@ class InterPodAffinity(
         pod_actions = Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE
         node_actions = Action.ADD | Action.UPDATE_NODE_LABEL
         return (
-            on_event(Resource.ASSIGNED_POD, pod_actions, self.after_pod_change, per_class=True),
+            on_event(Resource.ASSIGNED_POD, pod_actions, self.after_pod_change),
             on_event(Resource.TARGET_POD, Action.UPDATE_POD_LABEL),
-            on_event(Resource.NODE, node_actions, hints.after_node_change, per_class=True),
+            on_event(Resource.NODE, node_actions, hints.after_node_change),
         )
 
+    @reads("class")
     def after_pod_change(self, pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
         return hints.after_pod_change(pod, old, new, any_term=self._any_term_wakes)
 
@@ -242,7 +243,7 @@ class InterPodAffinity(
             self._resolved.keep(parsed, sum(map(len, parsed)), terms)
         return terms
 
-    def _skipped_while_alone(self, pod: Pod, kinds: tuple[str, ...]) -> Rule[Any]:
+    def _skipped_while_alone(self, pod: Pod, kinds: tuple[str, ...]) -> Rule:
         """For a pod without terms: most namespaces are not selected by terms of other pods."""
         premise = partial(self._is_meant, pod.metadata.namespace, kinds)
         return Rule() if premise() else Rule(Scope.NODE, premise)

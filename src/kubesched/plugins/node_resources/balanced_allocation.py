@@ -17,7 +17,7 @@ from kubesched.api.resource_v1 import DeviceClass
 from kubesched.api.resources import RequestOptions, filter_requests, pod_requests
 from kubesched.config.plugin_args import NodeResourcesBalancedAllocationArgs
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.engine import InTreePlugin
+from kubesched.framework.engine import InTreePlugin, RowRule
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import MAX_NODE_SCORE, PreScorePlugin, ScorePlugin, SignPlugin
 from kubesched.framework.nodes.columns import Ints, Mask
@@ -76,14 +76,14 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin, I
             nodes = self._device_backed.with_devices(nodes, backed)
         return _scores(wanted, nodes)
 
-    def score_rule(self, state: CycleState, pod: Pod) -> Rule[int] | None:
+    def score_rule(self, state: CycleState, pod: Pod) -> Rule | None:
         """None if devices are counted: allocations change the count without a node change."""
         wanted: Sequence[ScoredResource] | None = state.get(PRE_SCORE_STATE)
         if self._scored.extended and wanted is not None and self._backed(wanted):
             return None
         if wanted is None or len(wanted) != 2:
             return Rule(Scope.ROW)
-        return Rule(Scope.ROW, at=self._score_row(wanted))
+        return RowRule(at=self._score_row(wanted))
 
     def sign_pod(self, pod: Pod) -> dict[str, Any] | Status:
         return sign_requests(filter_requests(pod, self._filtered), self._device_backed)

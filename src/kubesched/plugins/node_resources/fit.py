@@ -25,7 +25,7 @@ from kubesched.api.resources import (
 )
 from kubesched.config.plugin_args import NodeResourcesFitArgs
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.engine import InTreePlugin
+from kubesched.framework.engine import InTreePlugin, RowRule, reads
 from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.groups.tree import GroupNode, PlacedPod, Placement
 from kubesched.framework.handle import Handle
@@ -143,12 +143,12 @@ class NodeResourcesFit(
             return None
         return _verdicts(needs, nodes, full, shortages)
 
-    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
+    def filter_rule(self, state: CycleState, pod: Pod) -> Rule:
         """The verdict also depends on device classes, which may back some resources."""
         needs: tuple[Need, ...] = state.get(PRE_FILTER_STATE) or ()
         has_scalars = any(need.is_scalar for need in needs)
         premise = self._device_backed.current_version if has_scalars else always
-        return Rule(Scope.ROW, premise, self._fits_row(needs))
+        return RowRule(premise=premise, at=self._fits_row(needs))
 
     def _shortage(self, need: Need, nodes: NodeColumns) -> Mask | None:
         """Where a resource does not suffice; None if it suffices everywhere."""
@@ -210,7 +210,7 @@ class NodeResourcesFit(
             nodes = self._device_backed.with_devices(nodes, backed)
         return self._strategy.score_nodes(resources, nodes)
 
-    def score_rule(self, state: CycleState, pod: Pod) -> Rule[int] | None:
+    def score_rule(self, state: CycleState, pod: Pod) -> Rule | None:
         """None if devices are counted: allocations change the count without a node change."""
         wanted: Sequence[ScoredResource] | None = state.get(PRE_SCORE_STATE)
         if self._scored.extended and wanted is not None and self._backed(wanted):
@@ -218,7 +218,7 @@ class NodeResourcesFit(
         table = self.handle.table
         if wanted is None:
             return Rule(Scope.ROW)
-        return Rule(Scope.ROW, at=self._strategy.row_scorer(wanted, table))
+        return RowRule(at=self._strategy.row_scorer(wanted, table))
 
     def _resources(self, pod: Pod, table: NodeTable) -> Sequence[ScoredResource]:
         return self._scored.for_pod(pod_requests(pod, SCORED), table)
@@ -257,21 +257,22 @@ class NodeResourcesFit(
             pod_actions |= Action.UPDATE_POD_SCALE_DOWN
         node_actions = Action.ADD | Action.UPDATE_NODE_ALLOCATABLE
         events = [
-            on_event(Resource.ASSIGNED_POD, pod_actions, self.after_pod_event, per_spec=True),
-            on_event(Resource.NODE, node_actions, self.after_node_change, per_spec=True),
+            on_event(Resource.ASSIGNED_POD, pod_actions, self.after_pod_event),
+            on_event(Resource.NODE, node_actions, self.after_node_change),
         ]
         if self._gates.InPlacePodVerticalScaling:
             events.append(on_event(Resource.TARGET_POD, Action.UPDATE_POD_SCALE_DOWN))
         if self._tries_resizes:
             events += [
-                on_event(resource, Action.UPDATE_POD_SCALE_UP, self.after_scale_up, per_class=True)
+                on_event(resource, Action.UPDATE_POD_SCALE_UP, self.after_scale_up)
                 for resource in (Resource.ASSIGNED_POD, Resource.TARGET_POD)
             ]
         if self._gates.DRAExtendedResource:
             kind, changed = Resource.DEVICE_CLASS, Action.ADD | Action.UPDATE
-            events.append(on_event(kind, changed, self.after_device_class_event, per_spec=True))
+            events.append(on_event(kind, changed, self.after_device_class_event))
         return events
 
+    @reads("spec")
     def after_pod_event(self, pod: Pod, old: Pod, new: Pod | None) -> Hint:
         """Another pod was deleted, or a pod was scaled down."""
         if self._tries_resizes and _is_resized_elsewhere(pod, (new or old).spec.node_name):
@@ -283,6 +284,7 @@ class NodeResourcesFit(
             return Hint.SKIP
         return Hint.QUEUE if self._frees_what_is_needed(pod, old, new) else Hint.SKIP
 
+    @reads("class")
     def after_scale_up(self, pod: Pod, old: Pod, new: Pod) -> Hint:
         """A resize that fitted may need victims now: the pod, or one beside it, asks for more."""
         is_beside = is_resize_deferred(pod) and new.spec.node_name == pod.spec.node_name
@@ -297,6 +299,7 @@ class NodeResourcesFit(
             for name, amount in request_amounts(pod, self._taken).items()
         )
 
+    @reads("spec")
     def after_node_change(self, pod: Pod, old: Node | None, new: Node) -> Hint:
         """A node that could fit the pod when empty was added, or its allocatable has grown.
 
@@ -313,6 +316,7 @@ class NodeResourcesFit(
             return Hint.QUEUE
         return Hint.SKIP
 
+    @reads("spec")
     def after_device_class_event(self, pod: Pod, old: DeviceClass | None, new: DeviceClass) -> Hint:
         """A device class now backs a resource the pod requests."""
         offered = new.spec.extended_resource_name

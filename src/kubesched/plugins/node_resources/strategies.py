@@ -71,7 +71,7 @@ class Strategy(ABC):
     def row_scorer(
         self, resources: Sequence[ScoredResource], table: NodeTable
     ) -> Callable[[int], int]:
-        """The score of one row, valid as long as the table's arrays; see `Rule.at` for the gain."""
+        """The score of one row, valid as long as the table's arrays; see `RowRule` for the gain."""
         columns = [
             (weight, request, nonzero_cells(table, resource), table.allocatable[resource].cells)
             for resource, request, weight in resources

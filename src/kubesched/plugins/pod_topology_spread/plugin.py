@@ -9,7 +9,7 @@ from kubesched.api.core_v1 import Node, Pod, TopologySpreadConstraint
 from kubesched.api.selectors import SelectorError
 from kubesched.config.plugin_args import SYSTEM_DEFAULTING, PodTopologySpreadArgs
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.engine import InTreePlugin, TopologyKeys
+from kubesched.framework.engine import InTreePlugin, TopologyKeys, reads
 from kubesched.framework.events import Action, ClusterEventWithHint, Hint, Resource, on_event
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import (
@@ -129,7 +129,7 @@ class PodTopologySpread(
             return error_status(f'reading "{PRE_FILTER_STATE}" from cycleState: not found')
         return hard.verdicts(nodes)
 
-    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
+    def filter_rule(self, state: CycleState, pod: Pod) -> Rule:
         return Rule() if self._may_have(pod, HARD) else Rule(Scope.NODE)
 
     def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeColumns) -> None:
@@ -186,7 +186,7 @@ class PodTopologySpread(
         soft: ScoreState = state.read(PRE_SCORE_STATE)
         return normalized(soft, scores, nodes)
 
-    def score_rule(self, state: CycleState, pod: Pod) -> Rule[int]:
+    def score_rule(self, state: CycleState, pod: Pod) -> Rule:
         return Rule() if self._may_have(pod, SOFT) else Rule(Scope.NODE)
 
     # -- events and signature ----------------------------------------------------------------------
@@ -198,17 +198,20 @@ class PodTopologySpread(
             Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
         )
         return (
-            on_event(Resource.ASSIGNED_POD, pod_actions, self.after_pod_change, per_class=True),
-            on_event(Resource.TARGET_POD, target_actions, self.after_target_change, per_class=True),
-            on_event(Resource.NODE, node_actions, self.after_node_change, per_class=True),
+            on_event(Resource.ASSIGNED_POD, pod_actions, self.after_pod_change),
+            on_event(Resource.TARGET_POD, target_actions, self.after_target_change),
+            on_event(Resource.NODE, node_actions, self.after_node_change),
         )
 
+    @reads("class")
     def after_pod_change(self, pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
         return hints.after_pod_change(pod, old, new, self._constraints(None, pod, HARD))
 
+    @reads("class")
     def after_target_change(self, pod: Pod, old: Pod, new: Pod) -> Hint:
         return hints.after_target_change(old, new, self._constraints(None, pod, HARD))
 
+    @reads("class")
     def after_node_change(self, pod: Pod, old: Node | None, new: Node | None) -> Hint:
         return hints.after_node_change(old, new, self._constraints(None, pod, HARD))
 

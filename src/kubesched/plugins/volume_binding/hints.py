@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
+from kubesched.framework.engine import reads
 from kubesched.framework.events import Hint
 from kubesched.plugins.helper.volumes.csi_migration import MIGRATED_PLUGINS
 from kubesched.plugins.volume_binding.storage import volume_limit
 
 
+@reads("class")
 def after_class_change(pod: Pod, old: StorageClass | None, new: StorageClass) -> Hint:
     changed = old is None or (old.allowed_topologies or []) != (new.allowed_topologies or [])
     return Hint.QUEUE if changed else Hint.SKIP
 
 
+@reads("class")
 def after_csi_node_change(pod: Pod, old: CSINode | None, new: CSINode) -> Hint:
     changed = old is None or _migrated(old) != _migrated(new)
     return Hint.QUEUE if changed else Hint.SKIP
 
 
+@reads("class")
 def after_driver_update(pod: Pod, old: CSIDriver, new: CSIDriver) -> Hint:
     """The driver no longer reports capacity.
 
@@ -33,6 +37,7 @@ def after_driver_update(pod: Pod, old: CSIDriver, new: CSIDriver) -> Hint:
     return Hint.QUEUE if is_used and stopped else Hint.SKIP
 
 
+@reads("class")
 def after_capacity_change(
     pod: Pod, old: CSIStorageCapacity | None, new: CSIStorageCapacity
 ) -> Hint:

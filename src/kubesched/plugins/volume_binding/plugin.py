@@ -164,7 +164,7 @@ class VolumeBinding(
             volumes.search = search
         return search.verdicts()
 
-    def filter_rule(self, state: CycleState, pod: Pod) -> Rule[bool]:
+    def filter_rule(self, state: CycleState, pod: Pod) -> Rule:
         if not uses_of(state, pod) & (CLAIM | EPHEMERAL):
             return Rule(Scope.NODE)
         # Claims and volumes do not change during an attempt, but any binding in between may change
@@ -189,7 +189,7 @@ class VolumeBinding(
             return self._scorer.score_nodes(search)[nodes.rows]
         return self._scorer.score_nodes(Search(self._storage, volumes.claims, nodes))
 
-    def score_rule(self, state: CycleState, pod: Pod) -> Rule[int] | None:
+    def score_rule(self, state: CycleState, pod: Pod) -> Rule | None:
         """Without claims all nodes score the same."""
         is_same = self._scorer is None or state.get(STATE) is _NO_VOLUMES
         return Rule(Scope.NODE) if is_same else None
@@ -263,13 +263,13 @@ class VolumeBinding(
         # volume.
         changed = Action.ADD | Action.UPDATE
         return (
-            on_event(Resource.STORAGE_CLASS, changed, after_class_change, per_class=True),
+            on_event(Resource.STORAGE_CLASS, changed, after_class_change),
             on_event(Resource.PERSISTENT_VOLUME_CLAIM, changed, uses_claim),
             on_event(Resource.PERSISTENT_VOLUME, changed),
             on_event(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
-            on_event(Resource.CSI_NODE, changed, after_csi_node_change, per_class=True),
-            on_event(Resource.CSI_DRIVER, Action.UPDATE, after_driver_update, per_class=True),
-            on_event(Resource.CSI_STORAGE_CAPACITY, changed, after_capacity_change, per_class=True),
+            on_event(Resource.CSI_NODE, changed, after_csi_node_change),
+            on_event(Resource.CSI_DRIVER, Action.UPDATE, after_driver_update),
+            on_event(Resource.CSI_STORAGE_CAPACITY, changed, after_capacity_change),
         )
 
     def sign_pod(self, pod: Pod) -> dict[str, Any]:

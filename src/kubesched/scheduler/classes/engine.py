@@ -10,14 +10,14 @@ algorithm then runs the full evaluation. Both give the same decision:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from kubesched.base.logs import get_logger
-from kubesched.framework.basis import filter_rules, is_lasting, score_rules
+from kubesched.framework.basis import Rules, filter_rules, is_lasting, score_rules
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Diagnosis
 from kubesched.framework.interfaces import ScorePlugin
@@ -25,7 +25,6 @@ from kubesched.framework.nodes.columns import Indices, Levels, Mask
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nodes.views import NodeColumns, PassingColumns
-from kubesched.framework.rules import Rule
 from kubesched.framework.runtime.filter import run_filters
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.nominated import filter_contested, nominations_version, rivals_of
@@ -86,7 +85,7 @@ class ClassEngine:
     def __init__(self, table: NodeTable) -> None:
         self._table = table
         self.classes = ClassCache(table)
-        self.newest_rules: list[Mapping[str, Rule[Any] | None]] = [{}, {}]
+        self.newest_rules: list[Rules] = [{}, {}]
         """Those behind the newest filters and scores, as examples for diagnostics."""
 
     def forget(self) -> None:

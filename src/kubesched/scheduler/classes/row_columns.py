@@ -20,14 +20,15 @@ for every pod (45 instead of 55 µs per decision of one template, benchmarks/dec
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Sequence, Set
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from kubesched.api.core_v1 import Pod
-from kubesched.framework.basis import Basis, FilterRules, ScoreRules
+from kubesched.framework.basis import Basis, Rules, is_kept
 from kubesched.framework.cycle_state import CycleState
+from kubesched.framework.engine import RowRule
 from kubesched.framework.interfaces import (
     MAX_NODE_SCORE,
     MIN_NODE_SCORE,
@@ -46,7 +47,7 @@ from kubesched.framework.runtime.timing import PRE_FILTER
 from kubesched.framework.status import Status
 
 FEW_ROWS: Final = 16
-"""Up to this many dirty rows are computed one by one, if all ROW-scope rules support it."""
+"""Up to this many dirty rows are computed one by one, by plugins that give a `RowRule`."""
 PASSING: Final = 1
 """The level of a node that passes with score 0. A node that fails has level 0."""
 _NO_SCORES: Final[Ints] = np.zeros(0, dtype=np.int64)
@@ -73,7 +74,7 @@ class _Scratch(CycleState):
 class _RowColumns(ABC):
     """Columns that follow the table's changes."""
 
-    def __init__(self, framework: Framework, table: NodeTable, rules: Sequence[Rule[Any]]) -> None:
+    def __init__(self, framework: Framework, table: NodeTable, rules: Sequence[Rule]) -> None:
         self._framework = framework
         self._table = table
         self._nodes_read = 0
@@ -84,17 +85,15 @@ class _RowColumns(ABC):
         self._skipped: Set[str] = frozenset()
         """The cached plugins that PreFilter or PreScore skips."""
 
-    def _sync(
-        self, state: CycleState, pod: Pod, few: Callable[[Sequence[int]], None] | None
-    ) -> None:
-        """Recompute dirty rows, using `few` for a small number of them. Raises Unfit."""
+    def _sync(self, state: CycleState, pod: Pod) -> None:
+        """Recompute dirty rows. Raises Unfit."""
         basis, table = self.basis, self._table
         lag, end = basis.lag, table.node_log.end
         if not lag and not self._is_new:
             return
         is_few = lag <= FEW_ROWS and self._nodes_read == end and not self._is_new
-        if few is not None and is_few and (rows := basis.dirty_rows()) is not None:
-            few(rows)
+        if is_few and (rows := basis.dirty_rows()) is not None:
+            self._renew_few(state, pod, rows)
         elif (
             self._is_new
             or (index := basis.dirty_index()) is None
@@ -107,8 +106,8 @@ class _RowColumns(ABC):
         else:
             if nodes:
                 self._renew_nodes(state, pod, np.array(nodes, dtype=np.intp))
-            if few is not None and lag <= FEW_ROWS:
-                few(index.tolist())
+            if lag <= FEW_ROWS:
+                self._renew_few(state, pod, index.tolist())
             else:
                 self._renew(state, pod, index)
         basis.settle()
@@ -122,6 +121,10 @@ class _RowColumns(ABC):
     def _renew(self, state: CycleState, pod: Pod, rows: Rows) -> None:
         """Recompute what also depends on the pods on the nodes."""
 
+    @abstractmethod
+    def _renew_few(self, state: CycleState, pod: Pod, rows: Sequence[int]) -> None:
+        """Like `_renew`, one row after the other where plugins have a form for it."""
+
 
 class FilterColumns(_RowColumns):
     """The rows that pass the cached filters."""
@@ -132,10 +135,10 @@ class FilterColumns(_RowColumns):
         table: NodeTable,
         state: CycleState,
         pod: Pod,
-        rules: FilterRules,
+        rules: Rules,
     ) -> None:
         """For a pod that passed PreFilter. Raises Unfit."""
-        kept = {name: rule for name, rule in rules.items() if rule is not None and rule.is_kept}
+        kept = {name: rule for name, rule in rules.items() if is_kept(rule)}
         super().__init__(framework, table, list(kept.values()))
         self.asked_pre_filters = [p for p in framework.pre_filter if p.name not in kept]
         scratch, skipped = _Scratch(state), state.skip_filter_plugins
@@ -149,7 +152,9 @@ class FilterColumns(_RowColumns):
         active = [p for p in framework.filter if p.name in kept and p.name not in skipped]
         self._node_filters = [p for p in active if kept[p.name].depends_on is Scope.NODE]
         self._row_filters = [p for p in active if kept[p.name].depends_on is Scope.ROW]
-        self._at = _row_forms([kept[plugin.name] for plugin in self._row_filters])
+        rules_of = [(p, kept[p.name]) for p in self._row_filters]
+        self._row_forms = [rule.at for _, rule in rules_of if isinstance(rule, RowRule)]
+        self._array_filters = [p for p, rule in rules_of if not isinstance(rule, RowRule)]
         self.node_passes: Mask = np.zeros(table.capacity, dtype=np.bool_)
         """Rows that pass the filters of NODE scope."""
         self.passes: Mask = np.zeros(table.capacity, dtype=np.bool_)
@@ -178,7 +183,7 @@ class FilterColumns(_RowColumns):
 
     def passing(self, state: CycleState, pod: Pod) -> Mask:
         """The rows that pass, up to date. Read-only. Raises Unfit."""
-        self._sync(state, pod, None if self._at is None else self._renew_few)
+        self._sync(state, pod)
         return self.passes[: self._table.high_water]
 
     def decide_alone(self, skipped: Set[str]) -> bool:
@@ -202,20 +207,24 @@ class FilterColumns(_RowColumns):
             raise Unfit
         return outcome.passing
 
-    def _renew_few(self, rows: Sequence[int]) -> None:
-        node_passes, passes = self._node_cells, self.passes_cells
-        at = self._at or ()
+    def _renew_few(self, state: CycleState, pod: Pod, rows: Sequence[int]) -> None:
+        before, passes, forms = self._node_cells, self.passes_cells, self._row_forms
+        if self._array_filters:  # first: a row form that rejects would hide their errors
+            index = np.array(rows, dtype=np.intp)
+            passing = self.node_passes[index]
+            self.passes[index] = self._verdicts(state, pod, index, self._array_filters, passing)
+            before = passes
         for row in rows:
-            is_passing = node_passes[row]
-            for filter_at in at:
-                is_passing = is_passing and filter_at(row)
+            is_passing = before[row]
+            for passes_at in forms:
+                is_passing = is_passing and passes_at(row)
             passes[row] = is_passing
 
 
 class _KeptScore(NamedTuple):
     plugin: ScorePlugin
     weight: int
-    rule: Rule[int]
+    rule: Rule
 
 
 class RawScores:
@@ -253,12 +262,12 @@ class ScoreColumns(_RowColumns):
         table: NodeTable,
         state: CycleState,
         pod: Pod,
-        rules: ScoreRules,
+        rules: Rules,
         feasible: NodeColumns,
         filters: FilterColumns,
     ) -> None:
         """For a pod after PreScore. Raises Unfit."""
-        kept = {name: rule for name, rule in rules.items() if rule is not None and rule.is_kept}
+        kept = {name: rule for name, rule in rules.items() if is_kept(rule)}
         super().__init__(framework, table, list(kept.values()))
         self.asked_pre_scores = [p for p in framework.pre_score if p.name not in kept]
         scratch, skipped = _Scratch(state), state.skip_score_plugins
@@ -285,12 +294,12 @@ class ScoreColumns(_RowColumns):
         self._node_level: Levels = np.zeros(table.capacity, dtype=kind)
         self._level: Levels = np.zeros(table.capacity, dtype=kind)
         self._cells = _cells(self._node_level), _cells(self._level)
-        forms = _row_forms([score.rule for score in self._row_scores])
-        self._at = None
-        if forms is not None:
-            self._at = [(at, s.weight) for at, s in zip(forms, self._row_scores, strict=True)]
-        if any(raw.rule.depends_on is Scope.ROW for raw in self.raws):
-            self._at = None
+        rules_of = [(s, s.rule) for s in self._row_scores]
+        self._row_forms = [(r.at, s.weight) for s, r in rules_of if isinstance(r, RowRule)]
+        self._array_scores = [s for s, rule in rules_of if not isinstance(rule, RowRule)]
+        self._has_arrays = bool(self._array_scores) or any(
+            raw.rule.depends_on is Scope.ROW for raw in self.raws
+        )
 
     def pre_score(self, state: CycleState, pod: Pod, feasible: NodeColumns) -> Status | None:
         """Run PreScore of the uncached plugins, and add the cached result of the others."""
@@ -306,7 +315,7 @@ class ScoreColumns(_RowColumns):
 
     def levels(self, state: CycleState, pod: Pod) -> Levels:
         """The level per row, up to date if the filters are. Read-only. Raises Unfit."""
-        self._sync(state, pod, None if self._at is None else self._renew_few)
+        self._sync(state, pod)
         return self._level[: self._table.high_water]
 
     def _renew_nodes(self, state: CycleState, pod: Pod, rows: Rows) -> None:
@@ -345,20 +354,24 @@ class ScoreColumns(_RowColumns):
             if raw.rule.depends_on is scope:
                 raw.put(rows, _raw(raw.plugin, state, pod, view), are_all=are_all)
 
-    def _renew_few(self, rows: Sequence[int]) -> None:
+    def _renew_few(self, state: CycleState, pod: Pod, rows: Sequence[int]) -> None:
         node_level, levels = self._cells
-        passes = self._filters.passes_cells
-        scores = self._at or ()
+        passes, forms = self._filters.passes_cells, self._row_forms
         for row in rows:
             level = 0
             if passes[row]:
                 level = PASSING + node_level[row]
-                for at, weight in scores:
-                    score = at(row)
+                for score_at, weight in forms:
+                    score = score_at(row)
                     if not MIN_NODE_SCORE <= score <= MAX_NODE_SCORE:
                         raise Unfit
                     level += score * weight
             levels[row] = level
+        if self._has_arrays:
+            scored = np.array([row for row in rows if passes[row]], dtype=np.intp)
+            points = self._sum(state, pod, scored, self._array_scores)
+            self._level[scored] = self._level[scored] + points
+            self._renew_raws(state, pod, scored, Scope.ROW, are_all=False)
 
 
 def _raw(plugin: ScorePlugin, state: CycleState, pod: Pod, nodes: NodeColumns) -> Ints | int:
@@ -374,12 +387,6 @@ def _where(mask: Mask, rows: Rows) -> Rows:
     if among.all():
         return rows
     return among.nonzero()[0] if isinstance(rows, slice) else rows[among]
-
-
-def _row_forms(rules: Sequence[Rule[Any]]) -> list[Callable[[int], Any]] | None:
-    """The single-row functions; None if a rule has none."""
-    forms = [rule.at for rule in rules if rule.at is not None]
-    return forms if len(forms) == len(rules) else None
 
 
 def _cells(column: np.ndarray[Any, Any]) -> memoryview:

@@ -446,7 +446,7 @@ class GroupSchedulingQueue(SchedulingQueue):
             return False  # it concerns one of them
         hints = event.hints_by_profile.get(info.pod_info.pod.spec.scheduler_name, ())
         rejectors = info.rejector_plugins
-        return all(hint.per_class for hint in hints if hint.plugin in rejectors)
+        return all(hint.reads for hint in hints if hint.plugin in rejectors)
 
     def _release(self, entity: QueuedGroup, strategy: Strategy, label: str) -> bool:
         if strategy is Strategy.SKIP:

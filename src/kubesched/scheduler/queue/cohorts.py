@@ -69,7 +69,7 @@ class Cohort:
         """True if one answer holds for all pods of a class."""
         answer = self._per_class.get(event)
         if answer is None:
-            answer = self._per_class[event] = all(hint.per_class for hint in self.hints(event))
+            answer = self._per_class[event] = all(hint.reads for hint in self.hints(event))
         return answer
 
     def judge(
@@ -80,7 +80,7 @@ class Cohort:
         if not hints:  # plugins do not decide: a wildcard, or an unknown profile
             return lambda info: evaluator.evaluate(info, event, old, new)
         by_shape: dict[bytes, Strategy] = {}
-        is_shared = all(hint.per_spec for hint in hints)
+        is_shared = all(hint.reads == "spec" for hint in hints)
 
         def ask(info: QueuedPodInfo) -> Strategy:
             pod_info = info.pod_info

@@ -21,6 +21,7 @@ from kubesched.base.errors import KubeschedError
 from kubesched.base.logs import get_logger
 from kubesched.base.metrics import SchedulerMetrics
 from kubesched.config.references import DEFAULT_REFERENCE, Reference
+from kubesched.framework.engine import Fields, fields_read, reads
 from kubesched.framework.events import (
     POD_RESOURCES,
     Action,
@@ -70,11 +71,9 @@ class QueueingHint(NamedTuple):
 
     plugin: str
     decide: HintFn
-    per_class: bool
-    """True if the answer depends only on the class key, so one call serves all pods of a class."""
+    reads: Fields | None
+    """With "class" one call serves all pods of a class key, with "spec" all of a shape key."""
     narrow: NarrowFn | None = None
-    per_spec: bool = False
-    """True if it depends only on the shape key, so one call serves classes of the same spec."""
 
 
 class Narrowed(NamedTuple):
@@ -356,11 +355,13 @@ class HintEvaluator:
             log.info("Queueing hint failed again", v=5, **told)
 
 
+@reads("spec")
 def always_queue(pod: Pod, old: Any, new: Any) -> Hint:  # noqa: ANN401  # any object
     """The default hint."""
     return Hint.QUEUE
 
 
+@reads("spec")
 def never_queue(pod: Pod, old: Any, new: Any) -> Hint:  # noqa: ANN401  # any object
     """The answer about other pods to who waits for a change of the pod itself."""
     return Hint.SKIP
@@ -376,21 +377,16 @@ def _register(
     def add(resource: str, action: Action, hint: QueueingHint) -> None:
         hints_by_event.setdefault(ClusterEvent(resource, action), []).append(hint)
 
-    # The answer of these is the same for every pod.
-    always = QueueingHint(plugin, always_queue, per_class=True, per_spec=True)
-    never = always._replace(decide=never_queue)
-
+    always = QueueingHint(plugin, always_queue, fields_read(always_queue))
+    never = QueueingHint(plugin, never_queue, fields_read(never_queue))
     node_actions = Action.NONE
     for registration in events:
         resource, action = registration.event.resource, registration.event.action
         if resource == Resource.NODE:
             node_actions |= action
-        hint = always
-        if registration.hint is not None:
-            shared = registration.per_class, None, registration.per_spec
-            hint = QueueingHint(plugin, registration.hint, *shared)
-        if narrows:
-            hint = hint._replace(narrow=registration.narrow)
+        decide = registration.hint or always_queue
+        narrow = registration.narrow if narrows else None
+        hint = QueueingHint(plugin, decide, fields_read(decide), narrow)
         for specific in POD_RESOURCES if resource == Resource.POD else (resource,):
             add(specific, action, hint)
         if resource == Resource.TARGET_POD and not reference.target_pod_events:

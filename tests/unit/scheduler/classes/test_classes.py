@@ -113,6 +113,24 @@ class OneByOne(FilterPlugin, ScorePlugin):
         return default_normalize(scores, reverse=True)
 
 
+class Crowding(FilterPlugin, ScorePlugin):
+    """Answers about all nodes at once, by the pods on each."""
+
+    name = "Crowding"
+
+    def filter_nodes(self, state, pod, nodes):
+        return Verdicts.reject(nodes.pod_count > 7, unschedulable("node is crowded"))
+
+    def filter_rule(self, state, pod):
+        return Rule(Scope.ROW)
+
+    def score_nodes(self, state, pod, nodes):
+        return 100 - nodes.pod_count
+
+    def score_rule(self, state, pod):
+        return Rule(Scope.ROW)
+
+
 class Nominations:
     """The least that stands in for the queue's nominator."""
 
@@ -318,6 +336,8 @@ def test_classes_and_plain_columns_decide_alike(
         pytest.param((Whim,), id="no rules"),
         pytest.param((OneByOne,), id="one node at a time"),
         pytest.param((Whim, OneByOne), id="both"),
+        pytest.param((Crowding,), id="in columns"),
+        pytest.param((Crowding, OneByOne), id="of ROW scope"),
     ],
 )
 @pytest.mark.parametrize("seed", seeds(*range(6)))

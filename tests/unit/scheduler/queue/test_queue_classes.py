@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from kubesched.framework.engine import reads
 from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
 from kubesched.scheduler.queue.announcements import SLICE, ClassFailure
 
@@ -23,10 +24,12 @@ CLASSES = ["a", "a2", "b", "c"]  # of the same letter: of the same spec
 PRIORITIES = {"a": 0, "a2": 0, "b": 0, "c": 5}
 
 
+@reads("class")
 def may_help(pod, old, new):
     return Hint.QUEUE if pod.metadata.labels["class"] in new else Hint.SKIP
 
 
+@reads("spec")
 def may_help_spec(pod, old, new):
     spec = pod.metadata.labels["class"][0]
     return Hint.QUEUE if any(kind[0] == spec for kind in new) else Hint.SKIP
@@ -34,8 +37,8 @@ def may_help_spec(pod, old, new):
 
 def register():
     return {
-        "Fit": [ClusterEventWithHint(ROOM, may_help_spec, per_class=True, per_spec=True)],
-        "Taint": [ClusterEventWithHint(TAINT, may_help, per_class=True)],
+        "Fit": [ClusterEventWithHint(ROOM, may_help_spec)],
+        "Taint": [ClusterEventWithHint(TAINT, may_help)],
     }
 
 

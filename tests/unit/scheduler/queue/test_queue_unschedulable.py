@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from kubesched.framework.engine import reads
 from kubesched.framework.events import (
     EVENT_NODE_ADD,
     UNSCHEDULABLE_TIMEOUT,
@@ -84,7 +85,7 @@ def test_gated_pods_are_not_visited_for_events_of_their_other_rejectors(make_wor
 @pytest.mark.parametrize("class_key", [b"web", None, b""])
 def test_every_pod_that_waits_alone_is_asked_about(make_world, hint, calls, class_key):
     world = make_world(
-        registered={"Fit": [ClusterEventWithHint(NODE_ALL, hint("Fit", Hint.SKIP), per_class=True)]}
+        registered={"Fit": [ClusterEventWithHint(NODE_ALL, reads("class")(hint("Fit", Hint.SKIP)))]}
     )
     for name in ("a", "b", "c"):
         wait_in_pool(world, name, "Fit", class_key=class_key)
@@ -94,7 +95,7 @@ def test_every_pod_that_waits_alone_is_asked_about(make_world, hint, calls, clas
 
 def test_a_hint_that_reads_the_spec_is_asked_once_per_spec_and_cohort(make_world, hint, calls):
     registered = {
-        plugin: [ClusterEventWithHint(NODE_ALL, hint(plugin, Hint.QUEUE), True, per_spec=True)]
+        plugin: [ClusterEventWithHint(NODE_ALL, reads("spec")(hint(plugin, Hint.QUEUE)))]
         for plugin in ("Fit", "Ports")
     }
     world = make_world(registered=registered, max_backoff_s=0)
@@ -111,7 +112,7 @@ def test_a_hint_that_reads_the_spec_is_asked_once_per_spec_and_cohort(make_world
 
 
 def test_a_pod_with_another_spec_is_asked_about_anew(make_world, hint, calls):
-    fit = ClusterEventWithHint(NODE_ALL, hint("Fit", Hint.SKIP), per_class=True, per_spec=True)
+    fit = ClusterEventWithHint(NODE_ALL, reads("spec")(hint("Fit", Hint.SKIP)))
     world = make_world(registered={"Fit": [fit]})
     for name in ("a", "b"):
         wait_in_pool(world, name, "Fit", class_key=name.encode(), shape_key=b"small")
@@ -126,7 +127,7 @@ def test_a_pod_with_another_spec_is_asked_about_anew(make_world, hint, calls):
 def test_one_hint_that_looks_at_the_pod_makes_every_pod_be_asked_about(make_world, hint, calls):
     world = make_world(
         registered={
-            "Fit": [ClusterEventWithHint(NODE_ALL, hint("Fit", Hint.SKIP), per_class=True)],
+            "Fit": [ClusterEventWithHint(NODE_ALL, reads("class")(hint("Fit", Hint.SKIP)))],
             "Own": [ClusterEventWithHint(NODE_ALL, hint("Own", Hint.SKIP))],
         }
     )
@@ -163,7 +164,7 @@ def test_a_wildcard_reaches_every_cohort(make_world):
 
 def test_an_update_that_changes_the_class_files_the_pod_anew(make_world, hint, calls):
     world = make_world(
-        registered={"Fit": [ClusterEventWithHint(NODE_ALL, hint("Fit", Hint.SKIP), per_class=True)]}
+        registered={"Fit": [ClusterEventWithHint(NODE_ALL, reads("class")(hint("Fit", Hint.SKIP)))]}
     )
     for name in ("a", "b"):
         wait_in_pool(world, name, "Fit", class_key=b"web")

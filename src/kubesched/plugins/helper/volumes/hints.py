@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kubesched.api.core_v1 import PersistentVolumeClaim, Pod
+from kubesched.framework.engine import reads
 from kubesched.framework.events import Hint
 from kubesched.plugins.helper.volumes.claims import claim_uses, direct_claims
 
@@ -16,6 +17,7 @@ def uses_claim(pod: Pod, old: PersistentVolumeClaim | None, new: PersistentVolum
     return Hint.QUEUE if is_mine else Hint.SKIP
 
 
+@reads("class")
 def uses_claim_directly(
     pod: Pod, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim
 ) -> Hint:
