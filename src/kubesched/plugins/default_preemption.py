@@ -160,16 +160,20 @@ class DefaultPreemption(
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         """Pod deletions; the hints of the plugins that rejected the pod decide whether one helps.
 
-        Exception: an earlier deletion helped while PreEnqueue held the pod back. That event is
+        Two exceptions: an earlier deletion helped while PreEnqueue held the pod back. That event is
         lost, and the deletion of the last victim, which ends the wait, may not match these plugins'
-        hints. (Upstream drops the first event, and the pod waits for the five-minute flush.)
+        hints. And members of a group that preempted may lack nothing, or what they were told may be
+        of another placement. (Upstream, both wait for the five-minute flush; such a group does so
+        only if its evictions take longer than the writes of its conditions.)
         """
         if not self._in_background:
             return ()
         return (on_event(Resource.ASSIGNED_POD, Action.DELETE, self.after_pod_deletion),)
 
     def after_pod_deletion(self, pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
-        return Hint.QUEUE if self.evaluator.executor.was_kept_back(pod) else Hint.SKIP
+        is_member = self.handle.groups is not None and group_of(pod) is not None
+        is_helped = is_member or self.evaluator.executor.was_kept_back(pod)
+        return Hint.QUEUE if is_helped else Hint.SKIP
 
 
 def _with_prefix(answer: PostFilterAnswer) -> PostFilterAnswer:

@@ -4,6 +4,9 @@ After a step the player waits until nothing has changed for longer than a failed
 so that what is compared does not depend on when a group was tried: where pods are, what was said
 about them and their groups meanwhile, and which were evicted. Before a group is created, pods that
 found no node are deleted, since several groups that back off would race for room.
+
+# Upstream: whether a group waits for the flush when its victims are gone is a race between their
+eviction and the writes of its conditions, so a group that is nominated gets the time for both.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from kubesched.api.core_v1 import Pod
 from kubesched.api.scheduling_v1beta1 import PodGroup
 from kubesched.client.patch import strategic_merge_patch
 from kubesched.lab.conformance.groups import told_about_group, told_about_pod
-from kubesched.lab.conformance.play import ProcessPlayer
+from kubesched.lab.conformance.play import MAX_REST_S, ProcessPlayer
 from kubesched.lab.conformance.player import AT_ONCE, DECISION_TIMEOUT_S
 from kubesched.lab.conformance.sequences import Decision, Json, Step, running
 from kubesched.lab.conformance.watching import Patience
@@ -26,6 +29,8 @@ _RACED = ("got allocated elsewhere in the meantime", "is in the process of being
 _QUIET_S = 1.5
 _BACKED_OFF_S = 4.5
 """Four pods back off for two seconds at most, and both ends are rounded to whole seconds."""
+_FLUSHED_S = MAX_REST_S + 30 + _BACKED_OFF_S
+"""A gated group is tried by the first flush after `MAX_REST_S`; there is one every 30 s."""
 
 
 class GroupPlayer(ProcessPlayer):
@@ -51,6 +56,9 @@ class GroupPlayer(ProcessPlayer):
             await self._quiet()
             if await self._claims.release():
                 await self._quiet()
+            has_evicted = any(key != step.key for key in pods.deleted[gone_before:])
+            if has_evicted and any(map(_is_nominated, pods.current.values())):
+                await self._quiet(_FLUSHED_S)
             gone = set(pods.deleted[gone_before:]) - {step.key}
             held = await self._claims.held()
             self.outcome.decisions[at] = Decision(
@@ -72,10 +80,10 @@ class GroupPlayer(ProcessPlayer):
             meta = pod.metadata
             await self._client.delete(Pod, meta.name, meta.namespace, AT_ONCE)
 
-    async def _quiet(self) -> None:
+    async def _quiet(self, nominated_s: float = _BACKED_OFF_S) -> None:
         """Wait until nothing changes any more; pods that are bound start to run."""
         pods, loop = self._pods, asyncio.get_running_loop()
-        patience = Patience(DECISION_TIMEOUT_S)
+        patience = Patience(DECISION_TIMEOUT_S + nominated_s)
         events, changed_at, left = -1, 0.0, 1.0
         while left > 0:
             self.check()
@@ -85,7 +93,9 @@ class GroupPlayer(ProcessPlayer):
                 events, changed_at = pods.events, loop.time()
                 await self._start_pods()
             tried = any("message" in told_about_pod(pod) for pod in pods.current.values())
-            left = changed_at + (_BACKED_OFF_S if tried else _QUIET_S) - loop.time()
+            is_nominated = any(map(_is_nominated, pods.current.values()))
+            rest_s = nominated_s if is_nominated else _BACKED_OFF_S if tried else _QUIET_S
+            left = changed_at + rest_s - loop.time()
             await pods.change(min(max(left, 0.0), 0.5))
 
     async def _start_pods(self) -> None:
@@ -101,6 +111,10 @@ class GroupPlayer(ProcessPlayer):
         pods = {key: list(map(told_about_pod, made)) for key, made in self._pods.versions.items()}
         groups = {key: list(map(told_about_group, made)) for key, made in self._pods.groups.items()}
         return summary(pods, groups)
+
+
+def _is_nominated(pod: Pod) -> bool:
+    return bool(pod.status.nominated_node_name) and not pod.spec.node_name
 
 
 def _is_scheduled(group: PodGroup) -> bool:

@@ -19,8 +19,6 @@ from kubesched.lab.simulation.cluster import GROUPS, SimulatedCluster
 from kubesched.lab.simulation.workloads import group_name
 from kubesched.playground.apimachinery.objects import JsonObject
 from kubesched.playground.storage.store import Change
-from kubesched.plugins.default_preemption import DefaultPreemption
-from kubesched.plugins.node_resources.fit import NodeResourcesFit
 from kubesched.scheduler.factory import Assembly
 from kubesched.scheduler.groups.group_queue import GroupSchedulingQueue
 
@@ -145,22 +143,14 @@ def stays_gated(assembly: Assembly, pod: Pod) -> bool:
     """Whether no event opens the gate of the pod's group.
 
     # Upstream: if the gated member has left, the others are not looked at again before the
-    # five-minute flush. Neither is a group that preempts, if no member lacks room: those that fit
-    # below a root that failed, or that were rejected in another placement than the one cleared.
+    # five-minute flush.
     """
     queue = assembly.scheduler.queue
     entity = queue.find_member(pod)[0] if isinstance(queue, GroupSchedulingQueue) else None
     if entity is None or entity.gate is None:
         return False
     found = entity.find(entity.gate.pod_info.key)
-    return (
-        found is None
-        or not found.is_gated  # one that replaced it was not asked
-        or (
-            entity.gate.gating_plugin == DefaultPreemption.name
-            and not any(NodeResourcesFit.name in info.rejector_plugins for info in entity)
-        )
-    )
+    return found is None or not found.is_gated  # one that replaced it was not asked
 
 
 def condition(group: JsonObject) -> tuple[str, str]:

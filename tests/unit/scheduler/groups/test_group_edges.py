@@ -642,9 +642,9 @@ def test_an_assumed_member_keeps_its_node_when_it_is_changed():
 
 
 @pytest.mark.parametrize("answer_first", [True, False], ids=["answer first", "event first"])
-def test_a_member_without_reasons_of_its_own_waits_though_its_victim_went(answer_first):
-    """As in kube-scheduler, whichever comes first, the answer or the event: the group is gated
-    while its victims are evicted, and no plugin that could be helped has rejected a member.
+def test_a_member_without_reasons_of_its_own_is_tried_when_its_victim_went(answer_first):
+    """Whichever comes first, the answer or the event: the group is gated while its victims are
+    evicted, and no plugin that could be helped has rejected a member.
     """
     with Groups(gates="TopologyAwareWorkloadScheduling CompositePodGroup") as world:
         world.node("n1", 3)
@@ -670,8 +670,6 @@ def test_a_member_without_reasons_of_its_own_waits_though_its_victim_went(answer
         if answer_first:
             world.delete(world.pod("low"))
         gone.set()
-        world.run(60)
+        world.run(3)
         assert world.is_gone("low")
-        assert world.place_in_queue("late") == "gated"
-        world.run(300)
         assert world.node_of("late") == "n1"
