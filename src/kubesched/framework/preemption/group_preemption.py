@@ -8,6 +8,7 @@ the end. Nothing else changes the tables, also while an extender is awaited (`ev
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 
 from kubesched.framework.extenders import Victims
 from kubesched.framework.groups.states import GroupStates
@@ -70,13 +71,17 @@ class GroupPreemptor:
         lower = self._units.below(self._table, self._group.priority)
         if not lower:
             return None, NO_VICTIMS
-        ranked = violating_first(lower, self._budgets)
         with Trial(self._table, lower) as trial:
             placed, status = await self._place()
             if not status.is_success:
                 return None, status
+            reprieve = Reprieve(self._framework, trial, placed)
+            # Budgets are charged in the order of all units, also those that are not concerned.
+            tried = reprieve.concerned(lower) if self._budgets.is_empty else lower
+            in_order = sorted(map(self._units.unit, tried), key=attrgetter("importance"))
+            ranked = violating_first(in_order, self._budgets)
             units = [unit for unit, _ in ranked]
-            evicted = Reprieve(self._framework, trial, placed).condemned(units)
+            evicted = reprieve.condemned(units)
         violations = sum(count for unit, count in ranked if id(unit) in evicted)
         condemned = sorted((u for u in units if id(u) in evicted), key=lambda unit: unit.importance)
         pods = tuple(pod.pod for unit in condemned for pod in unit.pods)

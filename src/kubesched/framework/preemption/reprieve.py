@@ -35,9 +35,10 @@ Tried = tuple[Unit, Collection[int], bool]
 class Trial(AbstractContextManager["Trial"]):
     """Units that are out of the live tables; all are back, in their places, at the end."""
 
-    def __init__(self, table: NodeTable, units: Sequence[Unit]) -> None:
+    def __init__(self, table: NodeTable, units: Sequence[PodInfo | Unit]) -> None:
         self._table = table
-        self._out = table.take_out([pod for unit in units for pod in unit.pods])
+        parts = (unit.pods if isinstance(unit, Unit) else (unit,) for unit in units)
+        self._out = table.take_out([pod for pods in parts for pod in pods])
         self._back: dict[int, Unit] = {}
         """Those that were put back for now."""
 
@@ -76,6 +77,19 @@ class Reprieve:
         together = (rows for key in keys or () for rows in self._rows_in(key).values())
         self._are_independent = keys is not None and all(len(rows) == 1 for rows in together)
         """True if no member changes the verdict on another that is on a different node."""
+
+    def concerned(self, units: Sequence[PodInfo | Unit]) -> list[PodInfo | Unit]:
+        """Those of these units that may change a verdict, and all of several pods."""
+        nodes = {each.node_name for each in self._placed}
+        if all(each.are_row_local for each in self._caring):
+            return [u for u in units if isinstance(u, Unit) or u.pod.spec.node_name in nodes]
+        return [
+            unit
+            for unit in units
+            if isinstance(unit, Unit)
+            or unit.pod.spec.node_name in nodes
+            or self._keys_affected_by(unit) != set()
+        ]
 
     def condemned(self, units: Sequence[Unit]) -> set[int]:
         """The ids of the units that cannot stay, of these, in the order in which they come back."""

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from enum import IntEnum
 from functools import cached_property
-from operator import attrgetter
 
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.groups.states import (
@@ -72,33 +71,49 @@ class Units:
         pods = self._states.all_scheduled_pods()
         return all(self.priority_of(pod) == (pod.spec.priority or 0) for pod in pods)
 
-    def below(self, table: NodeTable, priority: int) -> list[Unit]:
-        """The units of lower priority on all nodes, most important first."""
+    def below(self, table: NodeTable, priority: int) -> list[PodInfo | Unit]:
+        """The units of lower priority on all nodes, in the order of nodes and pods.
+
+        Most are of one pod, and that pod stands for them: few get a record (`unit`), whose order
+        matters.
+        """
         rows = table.order_rows.tolist()
         pods = (pod for row in rows for pod in table.pods[row].values())
         single = (pod for pod in pods if pod.priority < priority or pod.pod.spec.scheduling_group)
-        lower = [unit for unit in self.of(table, single) if unit.priority < priority]
-        return sorted(lower, key=attrgetter("importance"))
+        return [unit for unit, own in self._units_of(table, single) if own < priority]
 
     def of(self, table: NodeTable, pods: Iterable[PodInfo]) -> Iterator[Unit]:
         """The units that these pods belong to, each once."""
+        return (self.unit(each) for each, _ in self._units_of(table, pods))
+
+    def unit(self, each: PodInfo | Unit) -> Unit:
+        """The unit that a pod stands for."""
+        if isinstance(each, Unit):
+            return each
+        kind = UnitKind.POD if group_of(each.pod) is None else UnitKind.POD_GROUP
+        return Unit((each,), self.priority_of(each.pod), kind, self._now_us)
+
+    def _units_of(
+        self, table: NodeTable, pods: Iterable[PodInfo]
+    ) -> Iterator[tuple[PodInfo | Unit, int]]:
+        """The units of these pods, with their priorities; those of one pod as that pod."""
         seen: set[GroupKey] = set()
         for pod in pods:
             key = group_of(pod.pod)
             if key is None:
-                yield Unit((pod,), pod.priority, UnitKind.POD, self._now_us)
+                yield pod, pod.priority
                 continue
             above = self._known_ancestors(key)
             priority = (above[-1].spec.priority or 0) if above else pod.priority
             whole = _evicted_as_one(above)
             if whole is None:
-                yield Unit((pod,), priority, UnitKind.POD_GROUP, self._now_us)
+                yield pod, priority
             elif whole not in seen:
                 seen.add(whole)
                 pods_below = self._placed_below(table, whole)
                 is_composite = whole.is_composite and bool(pods_below)
                 kind = UnitKind.COMPOSITE_POD_GROUP if is_composite else UnitKind.POD_GROUP
-                yield Unit(pods_below or (pod,), priority, kind, self._now_us)
+                yield Unit(pods_below or (pod,), priority, kind, self._now_us), priority
 
     def _placed_below(self, table: NodeTable, key: GroupKey) -> tuple[PodInfo, ...]:
         placed = (
