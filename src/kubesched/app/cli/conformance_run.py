@@ -200,6 +200,9 @@ def print_report(report: RunReport) -> None:
             "when asked again"
         )
         _print_difference(sequence.difference)
+    for difference in report.raced:
+        print("\nnot counted from here: members of kube-scheduler's raced for a claim before")
+        _print_difference(difference)
 
 
 def _print_difference(difference: Difference) -> None:
@@ -260,6 +263,7 @@ def _as_json(report: RunReport, settings: ConformanceSettings) -> dict[str, Any]
             {"who": sequence.who, **_difference_as_json(sequence.difference)}
             for sequence in report.unsteady
         ],
+        "raced": [_difference_as_json(difference) for difference in report.raced],
     }
 
 

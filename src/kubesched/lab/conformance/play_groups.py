@@ -130,14 +130,14 @@ def summary(pods: dict[str, list[Json]], groups: dict[str, list[Json]]) -> Json:
     """What is compared of everything that was said about pods and groups.
 
     # Upstream: of members that share a claim all but the first to write its allocation fail in
-    # PreBind, and are tried again. Those that are left over may wait for that write.
+    # PreBind, and are tried again. Those that are left over may wait for that write. What such
+    # members are told is left out; `raced` says that there were some.
     """
-    pods = {
-        key: [
-            told for told in history if not any(text in told.get("message", "") for text in _RACED)
-        ]
-        for key, history in pods.items()
+    compared = {
+        key: [told for told in history if not _has_raced(told)] for key, history in pods.items()
     }
+    has_raced = compared != pods
+    pods = compared
     every = [told for history in (*pods.values(), *groups.values()) for told in history]
     if any(_SEVERAL.search(told.get("message", "")) for told in every):
         # Upstream: which of several placements is the first, and tells its reasons, is random.
@@ -146,7 +146,12 @@ def summary(pods: dict[str, list[Json]], groups: dict[str, list[Json]]) -> Json:
     return {
         "pods": {key: _distinct(told) for key, told in sorted(pods.items())},
         "podGroups": {key: _until_true(told) for key, told in sorted(groups.items())},
+        **({"raced": True} if has_raced else {}),
     }
+
+
+def _has_raced(told: Json) -> bool:
+    return any(text in told.get("message", "") for text in _RACED)
 
 
 def _distinct(told: list[Json]) -> list[Json]:

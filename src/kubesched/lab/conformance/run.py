@@ -2,7 +2,8 @@
 
 A sequence with a difference is played again. A difference counts only if kube-scheduler decides
 the same both times; if either scheduler decides differently the second time, the sequence is
-reported as *unsteady*.
+reported as *unsteady*. From where members of a group have raced for a claim in kube-scheduler, what
+becomes of them is chance: such a sequence counts up to its first difference, as *raced*.
 """
 
 from __future__ import annotations
@@ -70,6 +71,8 @@ class Difference:
     what: str
     """The pod, or another compared object."""
     findings: tuple[Finding, ...]
+    after_race: bool = False
+    """Whether members of kube-scheduler's have raced for a claim by then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,7 @@ class RunReport:
     """Steps rejected by both API servers, mostly for pods that an earlier step removed."""
     differences: list[Difference] = field(default_factory=list)
     unsteady: list[Unsteady] = field(default_factory=list)
+    raced: list[Difference] = field(default_factory=list)
 
     @property
     def is_complete(self) -> bool:
@@ -205,12 +209,13 @@ async def run(
         if stop is not None and stop.is_set():
             break
         played = await on_stage.play(scenario)
-        if played.difference is not None:
+        if played.difference is not None and not played.difference.after_race:
             played = await _again(on_stage, played, report)
         _count(played, report)
         record(recorded(played))
         if played.difference is not None:
-            report.differences.append(played.difference)
+            is_chance = played.difference.after_race
+            (report.raced if is_chance else report.differences).append(played.difference)
         progress(report)
     return report
 
@@ -234,21 +239,23 @@ async def _again(on_stage: Stages, first: Played, report: RunReport) -> Played:
 
 def first_difference(scenario: Sequence, theirs: PlayResult, ours: PlayResult) -> Difference | None:
     """The first difference; later ones have other causes."""
-    seed = str(scenario.seed)
+    seed, after_race = str(scenario.seed), False
     for at, step in enumerate(scenario.steps):
         refusals = theirs.refused.get(at, ""), ours.refused.get(at, "")
         # An API server reports problems with several fields in any order.
         if sorted(_WORD.findall(refusals[0])) != sorted(_WORD.findall(refusals[1])):
             return Difference(seed, at, step.key, (Finding(Aspect.ERROR, *refusals),))
         if at in theirs.decisions:
+            after_race |= "raced" in theirs.decisions[at].seen
             findings = tuple(compare_decisions(theirs.decisions[at], ours.decisions[at]))
             if not all(finding.agrees for finding in findings):
                 what = f"{step.kind} {step.key}" if scenario.gates else f"pod {step.key}"
-                return Difference(seed, at, what, findings)
+                return Difference(seed, at, what, findings, after_race)
     if theirs.final != ours.final:
         pods = sorted(set(theirs.final.items()) ^ set(ours.final.items()))
         finding = Finding(Aspect.NODE, theirs.final.get(pods[0][0]), ours.final.get(pods[0][0]))
-        return Difference(seed, len(scenario.steps), f"final state of pod {pods[0][0]}", (finding,))
+        what = f"final state of pod {pods[0][0]}"
+        return Difference(seed, len(scenario.steps), what, (finding,), after_race)
     return None
 
 
@@ -256,7 +263,9 @@ def _count(played: Played, report: RunReport) -> None:
     report.sequences += 1
     report.sequences_in_agreement += played.difference is None
     report.refused += len(played.theirs.refused)
-    end = len(played.scenario.steps) if played.difference is None else played.difference.at
+    end, found = len(played.scenario.steps), played.difference
+    if found is not None:
+        end = found.at - found.after_race
     for at, decision in played.theirs.decisions.items():
         if at > end:
             continue

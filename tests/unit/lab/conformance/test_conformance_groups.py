@@ -1,11 +1,16 @@
 """Generated sequences of pod groups, and what the player compares of them."""
 
+import asyncio
 from collections import Counter
+
+import pytest
 
 from kubesched.app.cli.main import main
 from kubesched.lab.conformance.comparison import compare_decisions
 from kubesched.lab.conformance.generate_groups import group_sequence
 from kubesched.lab.conformance.play_groups import summary
+from kubesched.lab.conformance.player import PlayResult
+from kubesched.lab.conformance.run import ConformanceSettings, Played, first_difference, run
 from kubesched.lab.conformance.sequences import Decision
 
 GATED = {"reason": "SchedulingGated", "message": "gated"}
@@ -62,10 +67,45 @@ def test_what_was_said_counts_but_not_how_often():
     }
 
 
+LOST = failed("claim default/c got allocated elsewhere in the meantime")
+
+
 def test_members_that_lost_a_race_for_their_claim_are_not_compared():
-    lost = failed("claim default/c got allocated elsewhere in the meantime")
-    said = summary({"a": [GATED, lost, {"node": "n1"}]}, {})
+    said = summary({"a": [GATED, LOST, {"node": "n1"}]}, {})
     assert said["pods"] == {"a": [GATED, {"node": "n1"}]}
+
+
+class Stage:
+    """Schedulers that said this about a pod in each step."""
+
+    def __init__(self, theirs, ours):
+        self.said, self.plays = (theirs, ours), 0
+
+    async def play(self, scenario):
+        self.plays += 1
+        theirs, ours = (
+            PlayResult(
+                {at: Decision(seen=summary({"a": told}, {})) for at, told in enumerate(each)}
+            )
+            for each in self.said
+        )
+        return Played(scenario, theirs, ours, first_difference(scenario, theirs, ours))
+
+
+@pytest.mark.parametrize("raced_at", [None, 0, 1, 2], ids=["never", "before", "then", "later"])
+def test_a_difference_after_a_race_for_a_claim_is_listed_and_not_counted(raced_at):
+    theirs, ours = [[{"node": n}] for n in "xyz"], [[{"node": n}] for n in "xzz"]
+    if raced_at is not None:
+        theirs[raced_at].insert(0, LOST)
+    stage, settings = Stage(theirs, ours), ConformanceSettings(None, None, 1, groups=True)
+    report = asyncio.run(run(settings, stage))
+    if raced_at in (0, 1):
+        assert (stage.plays, report.is_complete, report.sequences_in_agreement) == (1, True, 0)
+        assert (report.decisions.compared, report.decisions.agreed) == (1, 1)
+        assert ([each.at for each in report.raced], report.differences) == ([1], [])
+    else:
+        assert (stage.plays, report.is_complete, report.raced) == (2, False, [])
+        assert (report.decisions.compared, report.decisions.agreed) == (2, 1)
 
 
 def test_texts_of_the_first_of_several_placements_are_left_out():
