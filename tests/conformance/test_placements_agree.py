@@ -15,6 +15,7 @@ The answers are kube-scheduler 1.36.4's, or 1.37.0's where the name ends in -1.3
 
 import gzip
 import json
+from functools import cache
 from pathlib import Path
 from random import Random
 
@@ -58,9 +59,14 @@ OF_SEQUENCES = {
 OF_BOTH = ["placements", "configured", "unreadable", "placements-1.37", "volumes-1.37"]
 
 
+@cache
+def report_of(name):
+    return evaluate([DATA / f"{name}.jsonl.gz"], RECORDED_FROM)
+
+
 @pytest.mark.parametrize("name", [*OF_BOTH, "devices"])
 def test_every_recorded_placement_is_decided_as_recorded(name):
-    report = evaluate([DATA / f"{name}.jsonl.gz"], RECORDED_FROM)
+    report = report_of(name)
     assert report.disagreements == []
     assert report.pods == report.pods_in_agreement > 100
 
@@ -88,13 +94,13 @@ def test_placements_are_decided_as_recorded_without_faster_forms():
 
 
 def test_the_recordings_exercise_every_aspect():
-    report = evaluate([RECORDED], RECORDED_FROM)
+    report = report_of("placements")
     compared = {a for a, tally in report.agreement.by_aspect.items() if tally.compared > 300}
     assert compared == set(Aspect) - OF_SEQUENCES - OF_DEVICES - OF_SELECTORS
 
 
 def test_the_recordings_of_devices_exercise_every_aspect_of_them():
-    report = evaluate([DATA / "devices.jsonl.gz"], RECORDED_FROM)
+    report = report_of("devices")
     compared = {a for a, tally in report.agreement.by_aspect.items() if tally.compared > 20}
     assert compared == set(Aspect) - OF_SEQUENCES - OF_SELECTORS
 

@@ -138,6 +138,7 @@ class VerdictHistory(History):
         return (found[0], found[1].message) if isinstance(found, tuple) else "candidates"
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(seed=st.integers(0, 2**32))
 @pytest.mark.parametrize("limit", [2**20, 1], ids=["all classes kept", "one class kept"])
