@@ -16,10 +16,9 @@ from __future__ import annotations
 
 import sys
 import tracemalloc
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from random import Random
 from types import CodeType, FrameType
@@ -121,7 +120,7 @@ def count_watched(pods: int = 500) -> Counts:
     stream = [line + b"\n" for index in range(pods) for line in _watch_events(index)]
     _Watcher().take(stream)
     watcher, counting = _Watcher(), _CountingInstructions
-    counting.calls, counting.opcodes = 0, Counter()
+    counting.calls, counting.opcodes = 0, {}
     sys.setprofile(counting._profile)
     _start_counting(counting.opcodes)
     watcher.take(stream)
@@ -169,8 +168,8 @@ class _Watcher:
                 self._informer.reflector._take(event)
 
 
-def _means(pods: int, calls: int, opcodes: Counter[CodeType], peak_bytes: int) -> Counts:
-    by_function = {_name(code): number / pods for code, number in opcodes.items()}
+def _means(pods: int, calls: int, opcodes: dict[int, Tally], peak_bytes: int) -> Counts:
+    by_function = {_name(tally.code): tally.number / pods for tally in opcodes.values()}
     total = sum(by_function.values())
     return Counts(
         calls=round(calls / pods, 1),
@@ -200,16 +199,31 @@ def _play(workload: Workload, measurement: type[Measurement], options: CoreOptio
     return result.pods
 
 
+class Tally:
+    """How many instructions of a function were executed.
+
+    Tallies are found by the identity of the code, which they keep alive: to hash code is to hash
+    all of its constants, and from Python 3.12 on all of its instructions.
+    """
+
+    __slots__ = ("code", "number")
+
+    def __init__(self, code: CodeType) -> None:
+        self.code = code
+        self.number = 0
+
+
 class _CountingInstructions(Measurement):
     """Counts instructions. Tallies are class attributes: there is only one interpreter to hook."""
 
     calls: ClassVar[int] = 0
-    opcodes: ClassVar[Counter[CodeType]] = Counter()
+    opcodes: ClassVar[dict[int, Tally]] = {}
+    """By the identity of the code."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # as the base class takes them
         super().__init__(*args, **kwargs)
         type(self).calls = 0
-        type(self).opcodes = Counter()
+        type(self).opcodes = {}
 
     def begin(self) -> None:
         super().begin()
@@ -224,7 +238,7 @@ class _CountingInstructions(Measurement):
     @classmethod
     def _profile(cls, frame: FrameType, event: str, arg: object) -> None:
         del arg
-        if event in ("call", "c_call") and _counts(frame.f_code):
+        if event in ("call", "c_call") and _counts(frame.f_code.co_filename):
             cls.calls += 1
 
 
@@ -232,12 +246,15 @@ if sys.version_info >= (3, 12):
     _TOOL = 4  # not reserved for debuggers, coverage, profilers or optimisers
     _INSTRUCTION = sys.monitoring.events.INSTRUCTION
 
-    def _start_counting(opcodes: Counter[CodeType]) -> None:
+    def _start_counting(opcodes: dict[int, Tally]) -> None:
         def count(code: CodeType, offset: int) -> object:
             del offset
-            if not _counts(code):
-                return sys.monitoring.DISABLE
-            opcodes[code] += 1
+            tally = opcodes.get(id(code))
+            if tally is None:
+                if not _counts(code.co_filename):
+                    return sys.monitoring.DISABLE
+                tally = opcodes[id(code)] = Tally(code)
+            tally.number += 1
             return None
 
         sys.monitoring.use_tool_id(_TOOL, "kubesched counts")
@@ -251,19 +268,27 @@ if sys.version_info >= (3, 12):
 
 else:
 
-    def _start_counting(opcodes: Counter[CodeType]) -> None:
-        def count(frame: FrameType, event: str, arg: object) -> Callable[..., Any]:
-            del arg
-            if event == "opcode":
-                opcodes[frame.f_code] += 1
+    def _start_counting(opcodes: dict[int, Tally]) -> None:
+        counts: dict[int, Callable[..., Any]] = {}
+
+        def counting(tally: Tally) -> Callable[..., Any]:
+            def count(frame: FrameType, event: str, arg: object) -> Callable[..., Any]:
+                del frame, arg
+                if event == "opcode":
+                    tally.number += 1
+                return count
+
             return count
 
         def enter(frame: FrameType, event: str, arg: object) -> Callable[..., Any] | None:
             del event, arg
-            if not _counts(frame.f_code):
+            code = frame.f_code
+            if not _counts(code.co_filename):
                 return None
+            if id(code) not in counts:
+                counts[id(code)] = counting(opcodes.setdefault(id(code), Tally(code)))
             frame.f_trace_opcodes, frame.f_trace_lines = True, False
-            return count
+            return counts[id(code)]
 
         sys.settrace(enter)
 
@@ -300,8 +325,9 @@ class _WatchingMemory(Measurement):
         self._memory_before = tracemalloc.get_traced_memory()[0]
 
 
-def _counts(code: CodeType) -> bool:
-    return code.co_filename.startswith(_PACKAGE) and not code.co_filename.startswith(_OWN)
+@cache
+def _counts(file_name: str) -> bool:
+    return file_name.startswith(_PACKAGE) and not file_name.startswith(_OWN)
 
 
 def _name(code: CodeType) -> str:
