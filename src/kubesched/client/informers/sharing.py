@@ -38,6 +38,7 @@ _SPEC = (
 )
 _METADATA = ("labels", "annotations", "owner_references", "namespace")
 _STATUS = ("conditions", "host_ips", "init_container_statuses", "container_statuses")
+_UNBOUND, _BOUND = ("spec", "status"), ("bound spec", "bound status")
 
 BYTES_LIMIT: Final = 1024 * 1024
 """Limit per field, in encoded bytes: some 5,000 lists of containers, or names of 90,000 nodes.
@@ -66,8 +67,11 @@ class Sharing:
         spec, status, metadata = pod.spec, pod.status, pod.metadata
         if spec.volumes is not None:
             _drop_token_letters(spec.volumes)
-        structs.force_setattr(pod, "spec", self._alike("spec", spec, spec, _SPEC))
-        structs.force_setattr(pod, "status", self._alike("status", status, status, _STATUS))
+        # Pods that appear and pods that were bound arrive in turn.
+        spec_kind, status_kind = _BOUND if spec.node_name else _UNBOUND
+        parts = (spec.node_name, spec)  # compared by node first, in which bound pods differ
+        structs.force_setattr(pod, "spec", self._alike(spec_kind, spec, parts, _SPEC))
+        structs.force_setattr(pod, "status", self._alike(status_kind, status, status, _STATUS))
         known = self._alike("metadata", metadata, _metadata_parts(metadata), _METADATA)
         if known is not metadata:
             for name in _METADATA:

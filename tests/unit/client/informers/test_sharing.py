@@ -123,3 +123,13 @@ def test_a_spec_that_another_pod_holds_stays_as_it_is() -> None:
     earlier = structs.replace(pod)
     sharing.share(pod)
     assert earlier.spec.node_name == pod.spec.node_name == "n2"
+
+
+def test_pods_that_appear_while_others_are_bound_are_compared_and_not_encoded(monkeypatch) -> None:
+    sharing = Sharing()
+    first = decoded("a", sharing, owner="set")
+    bound_to("node-1", sharing, "a")
+    monkeypatch.setattr(module, "_encode", None)
+    next_one = decoded("b", sharing, owner="set")
+    assert next_one.spec is first.spec
+    assert next_one.status is first.status
