@@ -23,6 +23,7 @@ from kubesched.api.meta import Record
 from kubesched.api.resource_v1 import ResourceClaimTemplate
 from kubesched.base.clock import ManualClock
 from kubesched.base.errors import KubeschedError
+from kubesched.client.informers.sharing import Sharing
 from kubesched.config.features import FeatureGates
 from kubesched.config.types import Extender as ExtenderConfig
 from kubesched.config.types import KubeSchedulerConfiguration
@@ -102,6 +103,8 @@ class CoreCluster(SteppedCluster):
         """Called when an attempt has found a node, before the binding cycle."""
         self._claim_templates: dict[tuple[str, str], Manifest] = {}
         self._made = 0
+        self._sharing = Sharing()
+        """As the informer of pods: the scheduler never sees equal parts twice."""
         super().__init__(
             (),
             config,
@@ -148,6 +151,7 @@ class CoreCluster(SteppedCluster):
             self._claim_templates[own["metadata"]["namespace"], own["metadata"]["name"]] = own
         elif kind.record is Pod:
             self._make_claims(own)
+            return self._sharing.share(codec.convert(own, Pod))
         return codec.convert(own, kind.record)
 
     def _make_claims(self, pod: Manifest) -> None:

@@ -35,7 +35,7 @@ from kubesched.framework.status import Status
 from kubesched.scheduler.classes.known_failure import KnownFailure
 from kubesched.scheduler.classes.pod_classes import Answers, ClassCache, PodClass
 from kubesched.scheduler.classes.row_columns import FilterColumns, ScoreColumns, Unfit
-from kubesched.scheduler.classes.signature import class_signature
+from kubesched.scheduler.classes.signature import Signatures
 from kubesched.scheduler.classes.walk import Walk
 
 log = get_logger(__name__)
@@ -85,18 +85,20 @@ class ClassEngine:
     def __init__(self, table: NodeTable) -> None:
         self._table = table
         self.classes = ClassCache(table)
+        self._signatures = Signatures()
         self.newest_rules: list[Rules] = [{}, {}]
         """Those behind the newest filters and scores, as examples for diagnostics."""
 
     def forget(self) -> None:
         """Drop all classes."""
         self.classes.clear()
+        self._signatures.clear()
 
     def class_of(self, framework: Framework, pod: PodInfo) -> PodClass | None:
         """The pod's class; None for a pod that cannot share answers."""
         signature, shape = pod.class_key, pod.shape_key
         if signature is None or shape is None:
-            shape, signature = class_signature(framework, pod.pod) or (b"", b"")
+            shape, signature = self._signatures.of(framework, pod.pod) or (b"", b"")
             pod.class_key, pod.shape_key = signature, shape
         if not signature:
             return None

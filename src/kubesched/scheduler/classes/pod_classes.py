@@ -20,13 +20,10 @@ from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.nodes.pods import Derived, PodInfo, label_key_of
 from kubesched.scheduler.classes.known_failure import KnownFailure
 from kubesched.scheduler.classes.row_columns import FilterColumns, ScoreColumns
+from kubesched.scheduler.classes.signature import SIGNATURES_BYTES_LIMIT
 
 CLASS_LIMIT: Final = 4096
 """Maximum number of classes. Large data is stored by shape."""
-SIGNATURES_BYTES_LIMIT: Final = 1024 * 1024
-"""Maximum bytes of signatures, and of shapes: about 4,000 of ordinary pods. A class with its
-answers takes about twenty times its signature, most of it for the names in the pod.
-"""
 BYTES_LIMIT: Final = 128 * 1024 * 1024
 """Limit for the answers of all shapes (LRU)."""
 BYTES_PER_ROW: Final = 16

@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kubesched.api.core_v1 import Pod, PodSchedulingGroup, PodSpec, Volume
+from kubesched.base.sized_cache import SizedCache
 from kubesched.framework.runtime.framework import Framework
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -18,6 +19,10 @@ MAX_SIGNATURE_BYTES = 16 * 1024
 no answers, because thousands of signatures are cached.
 """
 
+SIGNATURES_BYTES_LIMIT = 1024 * 1024
+"""Maximum bytes of signatures, and of shapes: about 4,000 of ordinary pods. A class with its
+answers takes about twenty times its signature, most of it for the names in the pod.
+"""
 
 _SOME_GROUP = PodSchedulingGroup()
 """Members of groups do not share answers with single pods, which fail in another way."""
@@ -30,6 +35,32 @@ class Signature(NamedTuple):
     """What answers by row depend on: usually all but labels, owner, claims and group."""
     whole: bytes
     """The shape plus these."""
+
+
+class Signatures:
+    """Signatures by the identity of what they are made of: informers store equal parts once."""
+
+    def __init__(self) -> None:
+        self._known: SizedCache[tuple[Signature, object]] = SizedCache(SIGNATURES_BYTES_LIMIT)
+        """With the parts, so that no other object gets their identity."""
+
+    def of(self, framework: Framework, pod: Pod) -> Signature | None:
+        """`class_signature`."""
+        if framework.class_field_plugins or _counts_by_status(pod):
+            return class_signature(framework, pod)
+        meta, spec = pod.metadata, pod.spec
+        labels, owners = meta.labels, meta.owner_references
+        key = framework.profile_name, meta.namespace, id(spec), id(labels), id(owners)
+        known = self._known.get(key)
+        if known is not None:
+            return known[0]
+        signature = class_signature(framework, pod)
+        if signature is not None:
+            self._known.keep(key, len(signature.whole), (signature, (spec, labels, owners)))
+        return signature
+
+    def clear(self) -> None:
+        self._known.clear()
 
 
 def class_signature(framework: Framework, pod: Pod) -> Signature | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from msgspec import structs
 
 from kubesched.api import codec
-from kubesched.api.core_v1 import Pod
+from kubesched.api.core_v1 import ContainerStatus, Pod
+from kubesched.api.meta import OwnerReference
 from kubesched.framework.handle import Handle
 from kubesched.framework.interfaces import FilterPlugin
 from kubesched.framework.nodes.node_table import NodeTable
@@ -13,7 +14,7 @@ from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.runtime import Framework
 from kubesched.plugins.node_name import NodeName
 from kubesched.scheduler.classes import ClassEngine
-from kubesched.scheduler.classes.signature import Signature, class_signature
+from kubesched.scheduler.classes.signature import Signature, Signatures, class_signature
 from kubesched.testing import make_pod
 
 
@@ -59,6 +60,40 @@ def test_pods_of_a_class_hold_one_copy_of_their_signature() -> None:
     assert classes[0] is classes[1] is not None
     assert pods[0].class_key is pods[1].class_key
     assert pods[0].shape_key is pods[1].shape_key
+
+
+def test_pods_of_the_same_parts_have_one_signature_until_it_is_forgotten() -> None:
+    profile, pod, signatures = framework(), owned_pod(), Signatures()
+    first = signatures.of(profile, pod)
+    assert first == class_signature(profile, pod)
+    other = structs.replace(pod, metadata=structs.replace(pod.metadata, name="q", uid="q"))
+    assert signatures.of(profile, other) is first
+    signatures.clear()
+    assert signatures.of(profile, other) is not first
+
+
+def test_pods_that_differ_in_any_part_have_signatures_of_their_own() -> None:
+    profile, pod, signatures = framework(), owned_pod(), Signatures()
+    metas = [
+        structs.replace(pod.metadata, labels={"app": "db"}),
+        structs.replace(pod.metadata, owner_references=[OwnerReference(name="j", controller=True)]),
+        structs.replace(pod.metadata, namespace="other"),
+    ]
+    others = [structs.replace(pod, metadata=meta) for meta in metas]
+    others.append(structs.replace(pod, spec=structs.replace(pod.spec, priority=7)))
+    for each in (pod, *others):
+        assert signatures.of(profile, each) == class_signature(profile, each)
+    assert len({signatures.of(profile, each) for each in (pod, *others)}) == 5
+
+
+def test_what_the_parts_do_not_tell_is_looked_at_each_time() -> None:
+    pod, signatures = owned_pod(), Signatures()
+    assert signatures.of(framework(), pod) is not None
+    running = [ContainerStatus(name="main")]
+    resized = structs.replace(pod, status=structs.replace(pod.status, container_statuses=running))
+    assert signatures.of(framework(), resized) is None
+    by_tier = framework(ByTier)
+    assert signatures.of(by_tier, pod) == class_signature(by_tier, pod)
 
 
 def shape(labels: dict[str, str], *plugins: type[FilterPlugin], claim: str = "data") -> bytes:
