@@ -55,13 +55,14 @@ class Strategy(ABC):
             counted = self._is_counted(shares, offers) * weight
             total += shares * counted
             weights = weights + counted
-        return self._means(total, np.maximum(weights, 1))
+        is_same = isinstance(weights, int)
+        return self._means(total, max(weights, 1) if is_same else np.maximum(weights, 1))
 
     def _is_counted(self, shares: Ints, offers: Mask | bool) -> Mask | bool:
         """Nodes in whose mean a resource takes part, or True for all."""
         return offers
 
-    def _means(self, totals: Ints, weights: Ints) -> Ints:
+    def _means(self, totals: Ints, weights: Ints | int) -> Ints:
         return int64.quotients(totals, weights)
 
     @abstractmethod
@@ -106,7 +107,8 @@ class LeastAllocated(Strategy):
 
     def _shares(self, requested: Ints, capacity: Ints) -> Ints:
         left = int64.quotients((capacity - requested) * MAX_NODE_SCORE, capacity)
-        return np.where(requested > capacity, 0, left)
+        left[requested > capacity] = 0
+        return left
 
     def _share(self, requested: int, capacity: int) -> int:
         if 0 <= requested <= capacity < _NO_OVERFLOW:
@@ -147,7 +149,7 @@ class RequestedToCapacityRatio(MostAllocated):
     def _is_counted(self, shares: Ints, offers: Mask | bool) -> Mask | bool:
         return offers & (shares > 0)
 
-    def _means(self, totals: Ints, weights: Ints) -> Ints:
+    def _means(self, totals: Ints, weights: Ints | int) -> Ints:
         # Halves round up: there are no negative scores.
         return (totals / weights + 0.5).astype(np.int64)
 
