@@ -110,8 +110,6 @@ class NodeResourceTopologyMatch(
         return np.array(scores, dtype=np.int64)
 
     def _score(self, demand: Demand, row: int) -> int:
-        if demand.qos != "Guaranteed":
-            return MAX_NODE_SCORE
         topology = self.topologies.of(self.handle.table.names[row])
         if topology is None or topology is INVALID:
             return 0

@@ -9,7 +9,7 @@ not its concern: they get the lowest score everywhere.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple
 
@@ -95,24 +95,21 @@ class LowRiskOverCommitment(PreScorePlugin, ScorePlugin):
         return None
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> npt.NDArray[np.int64]:
-        return scores_of(nodes, self._scorer(pod))
+        demands, rows = state.remember(self.name, lambda: demands_of(pod)), nodes.table.nodes
+        if not any(demands):
+            return np.zeros(len(nodes), dtype=np.int64)
+
+        def score(row: int) -> int:
+            load = self.collector.of(rows[row])
+            return 0 if load is None else self._score(demands, load, self._sums_at(row))
+
+        return scores_of(nodes, score)
 
     def score_rule(self, state: CycleState, pod: Pod) -> Rule:
         return Rule(Scope.ROW, premise=self.collector.version)
 
     def class_fields(self, pod: Pod) -> None:
         """Scores depend on the spec alone."""
-
-    def _scorer(self, pod: Pod) -> Callable[[int], int]:
-        demands, nodes = demands_of(pod), self.handle.table.nodes
-        if not any(demands):
-            return lambda _row: 0
-
-        def score(row: int) -> int:
-            load = self.collector.of(nodes[row])
-            return 0 if load is None else self._score(demands, load, self._sums_at(row))
-
-        return score
 
     def _score(self, demands: Sums, load: NodeLoad, sums: Sums) -> int:
         if sums != load.sums:

@@ -6,7 +6,7 @@ yet: those bound after, or less than a minute before the end of the metrics' win
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Final, NamedTuple
@@ -106,7 +106,9 @@ class TargetLoadPacking(ScorePlugin, ReservePlugin):
             self._unsubscribe()
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: NodeColumns) -> npt.NDArray[np.int64]:
-        return scores_of(nodes, self._scorer(pod))
+        wanted = state.remember(self.name, lambda: self.predicted_milli_cpu(pod))
+        rows = nodes.table.nodes
+        return scores_of(nodes, lambda row: self._score(wanted, self.collector.of(rows[row])))
 
     def score_rule(self, state: CycleState, pod: Pod) -> Rule:
         """Pods bound to a node change its row, too; all else comes with the metrics."""
@@ -114,10 +116,6 @@ class TargetLoadPacking(ScorePlugin, ReservePlugin):
 
     def class_fields(self, pod: Pod) -> None:
         """Scores depend on the spec alone."""
-
-    def _scorer(self, pod: Pod) -> Callable[[int], int]:
-        wanted, nodes = self.predicted_milli_cpu(pod), self.handle.table.nodes
-        return lambda row: self._score(wanted, self.collector.of(nodes[row]))
 
     def _score(self, wanted: int, load: Load | None) -> int:
         if load is None:
