@@ -501,3 +501,27 @@ def test_nodes_judged_together_get_what_each_gets_alone(seed):
         rows = [world.assembly.table.row_of[each.metadata.name] for each in nodes]
         together = judged(world, plugin, using, [rows])
         assert together == judged(world, plugin, using, [[row] for row in rows])
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        pytest.param((), id="the device is gone"),
+        pytest.param(("x", "a"), id="another device has its position"),
+    ],
+)
+def test_devices_that_changed_since_filter_are_not_taken(left):
+    """Events of slices are not parked while an extender is awaited."""
+    with Started(device_class(), resource_slice("s", "a"), claim("c")) as harness:
+        plugin = next(
+            it
+            for it in harness.assembly.frameworks["default-scheduler"].plugins
+            if isinstance(it, DynamicResources)
+        )
+        state, tried = CycleState(), pod("p", "c")
+        view = NodeColumns(harness.assembly.table)
+        plugin.pre_filter(state, tried, view)
+        assert plugin.filter_nodes(state, tried, view) is None
+        harness.put(resource_slice("s", *left))
+        refused = plugin.reserve(state, tried, "n1")
+        assert refused.message == "claim allocation not found for node"

@@ -30,12 +30,11 @@ from kubesched.plugins.dynamic_resources.structured.selectors import DeviceSelec
 class Solution:
     """Devices for all claims, by position: valid for every node with the same signature."""
 
-    __slots__ = ("claims", "picks", "requests")
+    __slots__ = ("claims", "picks", "requests", "shape")
 
-    def __init__(
-        self, claims: Sequence[ClaimRequests], devices: list[PooledDevice], search: Search
-    ) -> None:
-        positions = {pooled: position for position, pooled in enumerate(devices)}
+    def __init__(self, claims: Sequence[ClaimRequests], known: NodePools, search: Search) -> None:
+        positions = {pooled: position for position, pooled in enumerate(known.devices)}
+        self.shape = known.shape
         self.claims = [requested.claim for requested in claims]
         self.requests = [
             [
@@ -44,7 +43,6 @@ class Solution:
             ]
             for index, requested in enumerate(claims)
         ]
-        """The chosen requests of each claim."""
         self.picks = [
             [
                 (positions[taken.pooled], Pick(taken.request, taken.pooled, taken.consumed))
@@ -107,14 +105,16 @@ class Allocator:
         return outcome
 
     def results(self, node: Node, solution: Solution) -> list[AllocationResult]:
-        """The allocation results of a solution on a node, one per claim."""
-        picks_by_claim = solution.on(self._pools.of(node).devices)
+        """The allocation results of a solution on a node, one per claim; none if slices changed."""
+        known = self._pools.of(node)
+        if known.shape != solution.shape:  # an extender was awaited; upstream has the devices kept
+            return []
         return [
             allocation_result(
                 claim, requests, picks, node.metadata.name, self._features, self._new_share_id
             )
             for claim, requests, picks in zip(
-                solution.claims, solution.requests, picks_by_claim, strict=True
+                solution.claims, solution.requests, solution.on(known.devices), strict=True
             )
         ]
 
@@ -132,7 +132,7 @@ class Allocator:
             checked, known.devices, self._allocated, self._counters, candidates, is_late
         )
         if search.run():
-            solution = Solution(checked, known.devices, search)
+            solution = Solution(checked, known, search)
             for claim, picks in zip(solution.claims, solution.on(known.devices), strict=True):
                 check_node_selectors(claim, picks)
             return solution
