@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -131,6 +132,54 @@ class HasNoBackoffForGroups(SimulatedProcess):
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         self.assembly.scheduler.queue._is_backing_off = lambda _entity: False
+
+
+class SaysNothing(SimulatedProcess):
+    """Pods are not told why they wait."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+
+        async def write(_update: Any) -> bool:
+            return True
+
+        self.assembly.scheduler.status_writer._write = write  # type: ignore[method-assign]
+
+
+class KeepsNominationsToItself(SimulatedProcess):
+    """Conditions are written without nominations."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        writer = self.assembly.scheduler.status_writer
+        put = writer.put
+        writer.put = lambda pod, condition, _nomination: put(pod, condition, None)  # type: ignore[method-assign]
+        self.assembly.scheduler.failures._put_status = writer.put
+
+
+class RecordsNothing(SimulatedProcess):
+    """There are no events."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        for framework in self.assembly.frameworks.values():
+            framework.handle.recorder = None
+
+
+class EvictsWithoutAWord(SimulatedProcess):
+    """Victims are not told that they are victims."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        for framework in self.assembly.frameworks.values():
+            for plugin in framework.post_filter:
+                if isinstance(plugin, DefaultPreemption):
+                    executor = plugin.evaluator.executor
+                    executor.delete = partial(self._delete, executor)  # type: ignore[method-assign]
+
+    async def _delete(self, executor: Any, victim: Any, _preemptor: Any) -> bool:
+        await executor._client.delete_pod(victim)
+        return True
 
 
 class IsDeaf(SimulatedProcess):

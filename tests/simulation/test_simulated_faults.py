@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from call_sweep import WAYS, sweep
+from outside_look import outside_look
 from scalar_look import scalar_look
 from simulated_scenarios import SCENARIOS
 
@@ -32,7 +33,9 @@ TELLING = (
 Their promises are judged where they are counted, so that no seed is run by two workers.
 """
 FOR_TWINS = 50
-"""Up to this seed, the scalar twins make some of the decisions, too."""
+"""Up to this seed, the scalar twins make some of the decisions, too, and what the API server is
+told is compared with what was decided.
+"""
 LARGE = 500
 """Seeds with many pods that wait."""
 CALM = range(1, 21, SEEDS_PER_TEST)
@@ -64,7 +67,7 @@ WRITES = {
 def _run(seed: int) -> SimulationResult:
     if seed > FOR_TWINS:
         return simulate(seed, SimulatedProcess, faults=True)
-    with scalar_look(every=4):
+    with scalar_look(every=4), outside_look():
         return simulate(seed, SimulatedProcess, faults=True)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from broken_schedulers import (
     EvictsItsEquals,
     EvictsTooMany,
     EvictsTwice,
+    EvictsWithoutAWord,
     ForgetsWhatItGave,
     HasNoBackoffForGroups,
     HoldsRoomForTheGone,
@@ -32,6 +34,7 @@ from broken_schedulers import (
     IgnoresRoom,
     IsDeaf,
     KeepsGhosts,
+    KeepsNominationsToItself,
     KeepsReservations,
     KnowsBetter,
     LeadsAlways,
@@ -41,15 +44,21 @@ from broken_schedulers import (
     NeverConfirms,
     PopsTheLeastImportantFirst,
     PreemptsInVain,
+    RecordsNothing,
+    SaysNothing,
     SleepsForEver,
     Spins,
     Stumbles,
     TellsGroupsNothing,
     blind_to,
 )
+from outside_look import CONDITIONS, EVENTS, EVICTIONS, NOMINATIONS, PROMISES, outside_look
 from scalar_look import TWINS, scalar_look
 
 from kubesched.app.simulated import SimulatedProcess
+from kubesched.framework.preemption import evaluator
+from kubesched.framework.preemption.candidates import Candidate
+from kubesched.framework.runtime.nominated import NominatedPods
 from kubesched.insight.state.virtual_loop import SENDER
 from kubesched.lab.simulation import devices, second_look, storage, workloads
 from kubesched.lab.simulation import run as simulation_run
@@ -60,6 +69,7 @@ from kubesched.lab.simulation.second_look import PROMISE
 from kubesched.lab.simulation.world import World
 from kubesched.playground.apimachinery.objects import JsonObject
 from kubesched.plugins.node_resources.strategies import LeastAllocated, MostAllocated
+from kubesched.plugins.volume_restrictions import VolumeRestrictions
 
 MAX_SEEDS = 40
 
@@ -215,6 +225,10 @@ BROKEN_SCHEDULERS: list[tuple[type[SimulatedProcess], dict[str, Any], tuple[str,
     (LeaksSlots, {"instances": 1}, ("what a scheduler takes comes back",)),
     (ChoosesTheWorst, {**PREEMPTING, "gates": ()}, (PROMISE,)),
     (Spins, {}, ("the world goes on",)),
+    (SaysNothing, PREEMPTING, (CONDITIONS,)),
+    (KeepsNominationsToItself, {**PREEMPTING, "rates": NO_FAULTS}, (NOMINATIONS,)),
+    (RecordsNothing, PREEMPTING, (EVENTS,)),
+    (EvictsWithoutAWord, PREEMPTING, (EVICTIONS,)),
     *BROKEN_RECORDERS,
 ]
 """Who breaks what."""
@@ -233,7 +247,8 @@ def test_a_broken_scheduler_is_caught(
 ) -> None:
     if PROMISE not in properties:  # the second look would often be the first to notice
         monkeypatch.setattr(second_look, "is_due", lambda *_counts: False)
-    outcome = _first_failure(broken, **pinned)
+    with outside_look() if set(properties) & set(PROMISES) else nullcontext():
+        outcome = _first_failure(broken, **pinned)
     assert outcome.violation is not None
     assert outcome.violation.property in properties
 
@@ -367,7 +382,7 @@ def test_a_broken_cluster_is_caught(
 
 def _promises() -> set[str]:
     """The first argument of everything that complains."""
-    results = set()
+    results = set(PROMISES)
     for path in Path(simulation_run.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if not isinstance(node, ast.Call) or not node.args:
@@ -396,15 +411,46 @@ def test_every_promise_is_in_the_reference() -> None:
     assert [name for name in sorted(_promises()) if f"| {name} |" not in text] == []
 
 
+def _most_important_victims(shortlist: Any) -> Candidate:
+    return max(
+        shortlist.candidates(), key=lambda it: [pod.spec.priority or 0 for pod in it.victims.pods]
+    )
+
+
+def _nothing(*_arguments: Any) -> None:
+    """A rule that says nothing."""
+
+
+WITH_VOLUMES = {**PREEMPTING, "extras": ("volumes",), "mixes": ("volumes",)}
+WRONG_RULES = {
+    "points": (LeastAllocated, {"_share": MostAllocated._share, "_shares": MostAllocated._shares}),
+    "victims": (evaluator, {"best_of": _most_important_victims}),
+    "nominations": (NominatedPods, {"rivals_of": _nothing}),
+    "volumes": (VolumeRestrictions, {"filter_nodes": _nothing}),
+}
+"""Rules of the package that are replaced, in all schedulers alike."""
+SHOWN: dict[str, tuple[int, dict[str, Any]]] = {
+    "points": (2, {"mixes": ("plain",), "nodes": 4}),
+    "victims": (2, {**PREEMPTING, "rates": NO_FAULTS}),
+    "nominations": (1, {**PREEMPTING, "rates": NO_FAULTS}),
+    "volumes": (1, {**WITH_VOLUMES, "rates": NO_FAULTS}),
+}
+"""A seed whose world needs the rule."""
+
+
+@pytest.mark.parametrize("name", WRONG_RULES)
 def test_a_rule_that_is_wrong_in_both_schedulers_is_caught_by_the_twins(
-    monkeypatch: pytest.MonkeyPatch,
+    name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(LeastAllocated, "_share", MostAllocated._share)
-    monkeypatch.setattr(LeastAllocated, "_shares", MostAllocated._shares)
-    options = replace(draw(Random("2/options"), faults=True), mixes=("plain",), nodes=4)
-    assert simulate(2, SimulatedProcess, options=options).is_good
+    owner, parts = WRONG_RULES[name]
+    for attribute, wrong in parts.items():
+        monkeypatch.setattr(owner, attribute, wrong)
+    seed, pinned = SHOWN[name]
+    options = replace(draw(Random(f"{seed}/options"), faults=True), **pinned)
+    if name == "points":
+        assert simulate(seed, SimulatedProcess, options=options).is_good
     with scalar_look() as compared:
-        outcome = simulate(2, SimulatedProcess, options=options)
+        outcome = simulate(seed, SimulatedProcess, options=options)
     assert compared
     assert outcome.violation is not None
     assert TWINS in outcome.violation.detail

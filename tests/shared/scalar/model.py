@@ -2,6 +2,8 @@
 last seen.
 """
 
+from copy import copy
+
 from kubesched.config.features import DEFAULT_GATES
 from scalar.quantities import in_units, parse
 from scalar.requests import accounted, counts, nonzero
@@ -20,6 +22,10 @@ def host_ports(pod):
     ]
 
 
+def priority(pod):
+    return pod["spec"].get("priority") or 0
+
+
 class Model:
     """Applies changes one by one; `refresh` is the moment a scheduling cycle begins."""
 
@@ -29,9 +35,21 @@ class Model:
         self.nodes = {}
         self.pods = {}
         self.ports = {}
+        self.nominated = {}
+        """Node -> pods that wait for room there."""
+        self.stored = {}
+        """Claims, volumes and what else storage plugins know: kind -> key -> object."""
         self._images = {}
         self._seen = {}
         self._changed = set()
+
+    def branch(self, name):
+        """A copy in which pods may come to this node and leave it."""
+        other = copy(self)
+        other.pods = {**self.pods, name: dict(self.pods.get(name, {}))}
+        other.ports = {**self.ports, name: set(self.ports[name])}
+        other._changed = set()
+        return other
 
     @property
     def _by_container(self):
