@@ -32,9 +32,14 @@ class PodBatch:
         """`rows` holds the row of each pod."""
         self.pods = pods
         self.rows: Indices = np.array(rows, dtype=np.intp)
-        self.amounts = amounts_of(pods, resource_index)
-        nonzero = [pod.nonzero_requests for pod in pods]
-        self.nonzero: Ints = np.array(nonzero, dtype=np.int64).reshape(-1, 2).T
+        kinds = [id(pod.derived) for pod in pods]  # pods of one spec share what follows from it
+        of_kind = dict(zip(kinds, pods, strict=True))
+        number_of = {kind: at for at, kind in enumerate(of_kind)}
+        numbers = np.array([number_of[kind] for kind in kinds], dtype=np.intp)
+        amounts = amounts_of(list(of_kind.values()), resource_index)
+        self.amounts = {resource: each[numbers] for resource, each in amounts.items()}
+        nonzero = [pod.nonzero_requests for pod in of_kind.values()]
+        self.nonzero: Ints = np.array(nonzero, dtype=np.int64).reshape(-1, 2)[numbers].T
         priorities = np.array([pod.priority for pod in pods], dtype=np.int64)
         order = priorities.argsort(kind="stable")
         values, starts = np.unique(priorities[order], return_index=True)
@@ -49,6 +54,7 @@ class PodBatch:
         self.claims = [(c, at) for p, at in zip(pods, rows, strict=True) for c in p.claims]
         self.ports: dict[HostPort, set[int]] = {}
         """The rows by port; while the pods are out, only those on which it was in use."""
-        for pod, row in zip(pods, rows, strict=True):
-            for port in pod.host_ports:
+        ports = {kind: pod.host_ports for kind, pod in of_kind.items() if pod.host_ports}
+        for kind, row in zip(kinds, rows, strict=True):
+            for port in ports.get(kind, ()):
                 self.ports.setdefault(port, set()).add(row)
