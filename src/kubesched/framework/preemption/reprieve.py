@@ -83,40 +83,35 @@ class Reprieve:
         nodes = {each.node_name for each in self._placed}
         if all(each.are_row_local for each in self._caring):
             return [u for u in units if isinstance(u, Unit) or u.pod.spec.node_name in nodes]
-        return [
-            unit
-            for unit in units
-            if isinstance(unit, Unit)
-            or unit.pod.spec.node_name in nodes
-            or self._keys_affected_by(unit) != set()
-        ]
+        return [u for u in units if isinstance(u, Unit) or self._affected_by((u,))[0]]
 
     def condemned(self, units: Sequence[Unit]) -> set[int]:
         """The ids of the units that cannot stay, of these, in the order in which they come back."""
         rounds: list[list[Tried]] = []
         next_round = dict.fromkeys(self._at, 0)
         for unit in units:
-            tried = self._affected_by(unit)
-            if tried[1]:
-                number = max([next_round[row] for row in tried[1]])
-                next_round.update(dict.fromkeys(tried[1], number + 1))
+            rows, looks_beyond = self._affected_by(unit.pods)
+            if rows:
+                number = max([next_round[row] for row in rows])
+                next_round.update(dict.fromkeys(rows, number + 1))
                 rounds += [[]] if number == len(rounds) else []
-                rounds[number].append(tried)
+                rounds[number].append((unit, rows, looks_beyond))
         return {id(unit) for tried_together in rounds for unit in self._try(tried_together)}
 
-    def _affected_by(self, unit: Unit) -> Tried:
+    def _affected_by(self, pods: Sequence[PodInfo]) -> tuple[Collection[int], bool]:
+        """The rows of members that pods may affect, and whether filters beyond a node care."""
         rows, looks_beyond = set[int](), False
-        for pod in unit.pods:
+        for pod in pods:
             row = self._table.row_of[pod.pod.spec.node_name]
             if row in self._at:
                 rows.add(row)
             keys = self._keys_affected_by(pod)
             if keys is None or (keys and not self._are_independent):
-                return unit, self._at.keys(), True
+                return self._at.keys(), True
             for key in keys:
                 looks_beyond, domains = True, self._table.label_column(key).ids
                 rows.update(self._rows_in(key).get(int(domains[row]), ()))
-        return unit, rows, looks_beyond
+        return rows, looks_beyond
 
     def _rows_in(self, key: str) -> dict[int, list[int]]:
         """The rows of members by their domain, if they have one."""
