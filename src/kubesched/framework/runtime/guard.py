@@ -17,7 +17,7 @@ from kubesched.framework.verdicts import Verdicts
 log = get_logger(__name__)
 
 MAX_LOGGED = 1000
-_KEPT = tuple(map(np.dtype, (np.int16, np.int32, np.int64)))
+_KEPT = tuple(map(np.dtype, (np.int64, np.int32, np.int16)))
 """Types of scores that are not converted."""
 _logged: set[tuple[str, int, type[Exception]]] = set()
 """File, line and type of exceptions whose traceback was logged."""

@@ -117,18 +117,18 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, SignPlugin, I
 
 
 def _scores(wanted: Sequence[ScoredResource], nodes: NodeColumns) -> Ints:
-    offered: list[Mask] = []
-    fractions: list[Floats] = []
-    for resource, request, _ in wanted:
-        capacity, used = nodes.allocatable(resource), nodes.requested(resource)
-        offers = capacity != 0
-        if np.count_nonzero(offers) < len(nodes):
-            capacity = np.where(offers, capacity, 1)
-        offered.append(offers)
-        # Without and with the pod. Like Go's integers, the sums wrap around.
-        fractions += used / capacity, (used + request) / capacity
-    shares = np.minimum(fractions, 1.0).reshape(len(wanted), 2, len(nodes))
-    before, after = balances(shares, np.array(offered))
+    capacity = np.array([nodes.allocatable(scored.resource) for scored in wanted])
+    used = [(nodes.requested(resource), request) for resource, request, _ in wanted]
+    offered = capacity != 0
+    is_whole = np.count_nonzero(offered) == offered.size
+    # Without and with the pod. Like Go's integers, the sums wrap around.
+    sums = np.array([number for amount, request in used for number in (amount, amount + request)])
+    # Types are converted as a whole: in operations of two types that takes three times as long.
+    fractions = sums.astype(np.float64).reshape(len(wanted), 2, len(nodes))
+    shares = (capacity if is_whole else np.where(offered, capacity, 1)).astype(np.float64)
+    fractions /= shares.reshape(len(wanted), 1, len(nodes))
+    np.minimum(fractions, 1.0, out=fractions)
+    before, after = _balance_of(fractions) if is_whole else balances(fractions, offered)
     return _HALF_SCORE + int64.quotients(_HALF_SCORE + after - before, 2)
 
 
@@ -144,8 +144,6 @@ def balances(fractions: Floats, offered: Mask) -> Ints:
 
     Only resources that a node offers count for it: (resources, nodes).
     """
-    if np.count_nonzero(offered) == offered.size:
-        return _balance_of(fractions)
     result = np.empty(fractions.shape[1:], dtype=np.int64)
     # Nodes with the same resources are judged together.
     patterns, numbers = np.unique(offered, axis=1, return_inverse=True)

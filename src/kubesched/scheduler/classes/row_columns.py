@@ -324,14 +324,15 @@ class ScoreColumns(_RowColumns):
 
     def _renew(self, state: CycleState, pod: Pod, rows: Rows) -> None:
         scored = _where(self._filters.passes, rows)
-        self._level[rows] = 0
+        if scored is not rows:
+            self._level[rows] = 0
         points = self._sum(state, pod, scored, self._row_scores)
         self._level[scored] = self._node_level[scored] + points + PASSING
         self._renew_raws(state, pod, scored, Scope.ROW, are_all=isinstance(rows, slice))
 
     def _sum(
         self, state: CycleState, pod: Pod, rows: Rows, scores: Sequence[_KeptScore]
-    ) -> Ints | int:
+    ) -> Levels | int:
         view = NodeColumns(self._table, rows)
         total: Ints | int = 0
         for plugin, weight, _ in scores if len(view) else ():
@@ -343,7 +344,7 @@ class ScoreColumns(_RowColumns):
             if not is_valid:
                 raise Unfit
             total = total + raw * weight
-        return total
+        return total if isinstance(total, int) else total.astype(self.kind)
 
     def _renew_raws(
         self, state: CycleState, pod: Pod, rows: Rows, scope: Scope, *, are_all: bool
