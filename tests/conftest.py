@@ -1,4 +1,5 @@
-"""How many workers run the tests, what they need not collect as garbage, and how Hypothesis draws.
+"""How many workers run the tests and in which order, what they need not collect as garbage, and how
+Hypothesis draws.
 
 Hypothesis draws the same examples every time, so that a landing does not depend on luck;
 `KUBESCHED_EXPLORE=1` draws new ones, which is how counterexamples are looked for.
@@ -8,6 +9,7 @@ Hypothesis draws the same examples every time, so that a landing does not depend
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 from collections.abc import Iterator
 
@@ -49,6 +51,28 @@ WORKERS_PER_CORE = 2
 
 def pytest_xdist_auto_num_workers() -> int:
     return WORKERS_PER_CORE * len(os.sched_getaffinity(0))
+
+
+SHORT = ("tests/unit/", "plugins/tests/")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let every worker begin with its share of the modules whose tests are long.
+
+    A worker begins with an equal part of the list, and steals from the others' ends when it has
+    none left: what is long and comes last would be waited for. Every second worker takes its long
+    modules from the other end, so that some calculate (simulation) while others wait for processes
+    (integration).
+    """
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    modules = [[*tests] for _, tests in itertools.groupby(items, key=lambda item: item.path)]
+    long = [tests for tests in modules if not tests[0].nodeid.startswith(SHORT)]
+    parts = [long[worker::workers][:: -1 if worker % 2 else 1] for worker in range(workers)]
+    dealt = [[*itertools.chain.from_iterable(part)] for part in parts]
+    for tests in modules:
+        if tests[0].nodeid.startswith(SHORT):
+            min(dealt, key=len).extend(tests)
+    items[:] = itertools.chain.from_iterable(dealt)
 
 
 @pytest.hookimpl(wrapper=True)
