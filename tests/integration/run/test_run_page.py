@@ -136,6 +136,8 @@ async def test_streams_that_are_hardly_read_keep_none_from_being_scheduled(clust
     )
     for writer in streams:
         writer.transport.abort()
+    for task in slow:  # what is buffered here would take another minute to read
+        task.cancel()
     await asyncio.gather(*slow, return_exceptions=True)
     assert scheduler.process.returncode is None
 
