@@ -53,10 +53,11 @@ class Tampered(Run):
         return self.change(super().entries())  # type: ignore[attr-defined, no-any-return]  # set above
 
 
-@pytest.fixture
-def segmented(monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setattr(recorder, "BLOCK_RECORDS", 16)
-    _, runs = record_simulation(73, limits=Limits(segment_bytes=1_000))  # many decisions
+@pytest.fixture(scope="module")
+def segmented() -> Run:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recorder, "BLOCK_RECORDS", 16)
+        _, runs = record_simulation(73, limits=Limits(segment_bytes=1_000))  # many decisions
     return max(runs, key=lambda run: len(run.segments))
 
 

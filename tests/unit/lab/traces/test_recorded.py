@@ -6,7 +6,7 @@ import pickle
 import re
 import time
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from random import Random
 
 import pytest
@@ -32,6 +32,7 @@ def cpu_time(monkeypatch):
     monkeypatch.setattr(core_cluster, "perf_counter", time.thread_time)
 
 
+@cache
 def recorded(name):
     recordings = []
 
@@ -108,15 +109,18 @@ def test_asking_why_changes_nothing(seed, monkeypatch):
         assert told.series == untold.series
 
 
+@cache
 def traces_of_simulation(seed):
     """A trace for every scheduler process of a simulation with faults."""
     _, runs = record_simulation(seed)
+    traces = []
     for run in runs:
         storage = MemoryStorage()
         for segment in run.segments:
             with segment._open() as file:
                 storage.create(segment.header.number).write(file.read())
-        yield of_reader(RecordingReader(storage, str(seed)))
+        traces.append(of_reader(RecordingReader(storage, str(seed))))
+    return traces
 
 
 @pytest.mark.slow
