@@ -32,6 +32,7 @@ from kubesched.insight.page.source import Source, View, view_of_state
 from kubesched.insight.recording.reader import RecordingReader
 from kubesched.insight.recording.recorded_dependencies import Recording
 from kubesched.insight.state.cluster_state import ClusterState
+from kubesched.insight.state.live import check_answers
 from kubesched.insight.state.memory import PretendingClient, state_of_listers
 from kubesched.playground.client.local import LocalApi
 from kubesched.playground.kubelet.node_templates import PlannedNode, build_node
@@ -143,6 +144,7 @@ async def watched_source(
 
     Raises:
         CredentialsError: no cluster is configured, or its credentials cannot be used.
+        ApiError, TransportError: the server refuses or cannot be reached.
     """
     client_config = load_default_config(kubeconfig, context=context)
     connection = client_config.connection
@@ -152,6 +154,7 @@ async def watched_source(
         connections_to(connection, qps=WATCH_QPS, random=Random()) as connections,
         asyncio.TaskGroup() as group,
     ):
+        await check_answers(connections.main)
         app = SchedulerApp(
             watching, gates, connections.main, connections.recorder, calls=PretendingClient()
         )

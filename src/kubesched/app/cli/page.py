@@ -49,15 +49,15 @@ def main(args: argparse.Namespace) -> int:
     silence()  # the page shows what the in-memory scheduler logs
     with signals_held():
         from kubesched.app.event_loop import run
-
-        return run(_serve(args))
+    return run(_serve(args))  # until the page is served, a signal interrupts
 
 
 async def _serve(args: argparse.Namespace) -> int:
-    stop = stop_event()
-    async with _source(args) as source, served(source, args):
-        print("Ctrl-C ends it.", flush=True)
-        await stop.wait()
+    async with _source(args) as source:
+        stop = stop_event()
+        async with served(source, args):
+            print("Ctrl-C ends it.", flush=True)
+            await stop.wait()
     return 0
 
 

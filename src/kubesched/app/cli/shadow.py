@@ -61,5 +61,4 @@ def main(args: argparse.Namespace) -> int:
 
     with signals_held():
         from kubesched.app.cli import shadow_watch
-
-        return shadow_watch.watch(args)
+    return shadow_watch.watch(args)  # until there is something to report, a signal interrupts

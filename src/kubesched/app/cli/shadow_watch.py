@@ -20,12 +20,13 @@ from kubesched.base.clock import SystemClock
 from kubesched.base.errors import KubeschedError
 from kubesched.base.logs import silence
 from kubesched.client.informers.factory import InformerFactory
-from kubesched.client.informers.informer import DeletedFinalStateUnknown, EventHandler
+from kubesched.client.informers.informer import EventHandler
 from kubesched.client.rest import RestClient
 from kubesched.config.defaults import without_extenders
 from kubesched.insight.shadowing import CLASSES, BindingObserver
-from kubesched.insight.state.live import live_client
+from kubesched.insight.state.live import check_answers, live_client
 from kubesched.insight.state.memory import NoEvents, RefusingClient
+from kubesched.insight.state.watching import last_state
 
 SYNC_S = 120.0
 SETTLE_S = 0.1
@@ -50,12 +51,13 @@ def watch(args: argparse.Namespace) -> int:
 
 
 async def _watch(args: argparse.Namespace) -> dict[str, Any]:
-    stop = stop_event()
     async with live_client("shadow", args.kubeconfig, args.context) as (client, _):
+        await check_answers(client)
         informers, observer = _observed(args, client)
         async with asyncio.TaskGroup() as group:
             informers.start(group)
             await informers.wait_for_sync(SYNC_S)
+            stop = stop_event()
             observer.is_synced = True
             print(f"comparing with {args.scheduler_name}; Ctrl-C ends it.", file=sys.stderr)
             with contextlib.suppress(TimeoutError):
@@ -115,20 +117,16 @@ def _listen(informers: InformerFactory, observer: BindingObserver) -> None:
         EventHandler(
             on_add=observer.pod_added,
             on_update=observer.pod_updated,
-            on_delete=lambda gone: observer.pod_deleted(_last(gone)),
+            on_delete=lambda gone: observer.pod_deleted(last_state(gone)),
         )
     )
     informers.informer(Node).add_event_handler(
         EventHandler(
             on_add=lambda new: observer.node_changed(None, new),
             on_update=observer.node_changed,
-            on_delete=lambda gone: observer.node_changed(_last(gone), None),
+            on_delete=lambda gone: observer.node_changed(last_state(gone), None),
         )
     )
-
-
-def _last(gone: Any) -> Any:  # noqa: ANN401  # of either kind
-    return gone.obj if isinstance(gone, DeletedFinalStateUnknown) else gone
 
 
 def print_report(report: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ store), the newest list is used, with a note.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from random import Random
 from typing import Any
 
@@ -66,6 +66,12 @@ async def live_client(
         yield RestClient(transport, user_agent=user_agent(component), random=Random()), config
     finally:
         await transport.aclose()
+
+
+async def check_answers(client: RestClient) -> None:
+    """Raise an error if the server does not answer: informers would try again without end."""
+    with suppress(Forbidden, NotFound):
+        await client.get_raw("/version")
 
 
 async def list_state(

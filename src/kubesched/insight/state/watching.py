@@ -42,14 +42,14 @@ def connect(factory: InformerFactory, assembly: Assembly) -> None:
         EventHandler(
             on_add=handlers.node_added,
             on_update=handlers.node_updated,
-            on_delete=lambda gone: handlers.node_deleted(_last_state(gone)),
+            on_delete=lambda gone: handlers.node_deleted(last_state(gone)),
         )
     )
     factory.informer(Namespace).add_event_handler(
         EventHandler(
             on_add=handlers.namespace_changed,
             on_update=lambda _old, new: handlers.namespace_changed(new),
-            on_delete=lambda gone: handlers.namespace_deleted(_last_state(gone)),
+            on_delete=lambda gone: handlers.namespace_deleted(last_state(gone)),
         )
     )
     factory.informer(Pod).add_event_handler(
@@ -57,7 +57,7 @@ def connect(factory: InformerFactory, assembly: Assembly) -> None:
             on_add=handlers.pod_added,
             on_update=handlers.pod_updated,
             on_delete=lambda gone: handlers.pod_deleted(
-                _last_state(gone), final_state_unknown=isinstance(gone, DeletedFinalStateUnknown)
+                last_state(gone), final_state_unknown=isinstance(gone, DeletedFinalStateUnknown)
             ),
         )
     )
@@ -84,7 +84,7 @@ def _generic(assembly: Assembly, resource: str, actions: Action) -> EventHandler
         return assembly.handlers.generic(resource, action) if actions & action else None
 
     added, updated, deleted = changed(Action.ADD), changed(Action.UPDATE), changed(Action.DELETE)
-    state = _last_state if resource in _GROUPS else _final_state
+    state = last_state if resource in _GROUPS else _final_state
     return EventHandler(
         on_add=None if added is None else lambda new: added(None, new),
         on_update=updated,
@@ -106,5 +106,6 @@ def _final_state(gone: Any) -> Any:  # noqa: ANN401  # whatever kind the informe
     return None if isinstance(gone, DeletedFinalStateUnknown) else gone
 
 
-def _last_state(gone: Any) -> Any:  # noqa: ANN401  # whatever kind the informer is of
+def last_state(gone: Any) -> Any:  # noqa: ANN401  # whatever kind the informer is of
+    """The deleted object, in the last state that was seen."""
     return gone.obj if isinstance(gone, DeletedFinalStateUnknown) else gone
