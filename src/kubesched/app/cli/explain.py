@@ -114,8 +114,11 @@ def run_words(words: Sequence[str]) -> int:
     from kubesched.insight.planning.workload_kinds import KINDS, workload_kind
 
     word, slash, _ = words[0].partition("/") if words else ("", "", "")
-    if slash and workload_kind(word) is None and not _is_group(word):
-        return usage_error(f'unknown kind "{word}"{did_you_mean(word, list(KINDS))}')
+    kind = workload_kind(word)
+    if not slash and kind not in (None, "Pod") and (len(words) == 1 or words[1].startswith("-")):
+        return usage_error(f"which {kind}? It is 'kubesched explain {word} NAME'")
+    if slash and kind is None and not _is_group(word):
+        return usage_error(f'unknown kind "{word}"{did_you_mean(word, [*KINDS, "podgroup"])}')
     return parse_and_run(sys.modules[__name__], ["explain", *spelled_out(words)])
 
 

@@ -66,8 +66,9 @@ WITHOUT_LATER_PODS = (
     "the scores are of the cluster as it is now: "
     "pods that came or went since this one was placed count as they are now"
 )
+GROUPS_BACK_OFF = "a group that failed is tried again after its backoff, whatever happens meanwhile"
 NO_FIXES = "no fixes were tried: what is missing may be all that is in the way"
-TIES = "nodes with equal totals are drawn by lot: which of them is taken is not known beforehand"
+TIES = "nodes with equal totals are drawn at random: which of them is taken is not known beforehand"
 
 
 class ExplainError(KubeschedError):
@@ -341,6 +342,8 @@ class _Story:
             self.notes.append(f"{named} is not looked at: the feature gate GenericWorkload is off")
             return ""
         told = self.explainer.explain_group(self.group.namespace, self.group.name)
+        if verdict in (Verdict.NOT_NOW, Verdict.NEVER):
+            self.notes.append(GROUPS_BACK_OFF)
         if verdict is Verdict.NOT_NOW and counts.feasible:
             return f"{named} does not start: {told.summary.removeprefix('not now. ')}"
         self.notes.append(f"{named}: {told.summary}")
@@ -394,7 +397,7 @@ class _Story:
 
     def _woken_by(self, decision: ScheduleResult | Failed | None) -> list[WokenBy]:
         error = decision.status.as_error() if isinstance(decision, Failed) else None
-        if not isinstance(error, FitError):
+        if not isinstance(error, FitError) or self.cycles is not None:
             return []
         diagnosis = error.diagnosis
         plugins = diagnosis.unschedulable_plugins | diagnosis.pending_plugins

@@ -130,7 +130,8 @@ def waits_of(cycles: GroupCycles, leaf: GroupKey) -> list[WaitingFor]:
         framework = cycles.frameworks[pod.spec.scheduler_name]
         for wait in waiting.before_the_queue(framework, cycles.queue, pod):
             if wait.plugin == "GangScheduling":
-                wait.what = "; ".join(_short_of_pods(cycles, root)) or wait.what
+                short = "; ".join(_short_of_pods(cycles, root))
+                wait.what = short or wait.what.removeprefix("waiting for ")
             else:
                 wait.what = f"{info.pod_info.key}: {wait.what}"
             found.setdefault(wait.what, wait)
@@ -229,7 +230,7 @@ class _GroupStory:
         if verdict is Verdict.PLACED:
             return f"placed. {self.scheduled} of its {self.known} pods have nodes."
         if verdict is Verdict.WAITING:
-            what = "; ".join(wait.what for wait in self.waits) or "it has no pods"
+            what = "; ".join(wait.what for wait in self.waits) or "no pod of it waits or runs"
             then = f" Otherwise {found} would find a node." if members else ""
             return f"waiting: {what}.{then}"
         if verdict is Verdict.FITS:

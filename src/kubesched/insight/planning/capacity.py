@@ -223,7 +223,9 @@ class _Count:
         """Pods by row when counting began."""
         self._cycle_number = world.assembly.scheduler.queue.scheduling_cycle
         self._signatures: dict[int, bytes | None] = {}
-        self._group = group_to_count(world, [template.pod for template in templates])
+        self._group = group_to_count(
+            world, [each.pod for each in templates for _ in range(each.per_replica)]
+        )
 
     def _gang_size(self) -> int:
         if self._group is None:

@@ -9,7 +9,7 @@ from msgspec import structs
 from kubesched.api.core_v1 import Pod, PodSchedulingGroup
 from kubesched.api.names import key_of
 from kubesched.api.scheduling_v1beta1 import PodGroup
-from kubesched.framework.groups.states import GroupKey, group_of, key_of_group
+from kubesched.framework.groups.states import GroupKey, group_of, key_of_group, min_count
 from kubesched.framework.groups.tree import GroupCycle, GroupNode
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.queued_pod import QueuedPodInfo
@@ -22,10 +22,11 @@ from kubesched.scheduler.groups.group_cycle import GroupRejected
 
 
 def group_to_count(world: PlannedCluster, pods: Sequence[Pod]) -> PodGroup | None:
-    """The group that these pods name, if the scheduler knows groups.
+    """The group that these pods name, if the scheduler knows groups; one pod stands for any number.
 
     Raises:
-        PlanError: they name different groups, or one that does not exist or is part of a tree.
+        PlanError: they name different groups, or one that does not exist, is part of a tree, or
+            needs more pods.
     """
     names = {group_of(pod) for pod in pods}
     if names == {None} or cycles_of(world.assembly) is None:
@@ -38,6 +39,8 @@ def group_to_count(world: PlannedCluster, pods: Sequence[Pod]) -> PodGroup | Non
         raise PlanError(f"{_named(name)}: it is neither in the cluster nor in the files")
     if group.spec.parent_composite_pod_group_name:
         raise PlanError(f"{_named(name)}: groups of a CompositePodGroup cannot be counted")
+    if 1 < len(pods) < (least := min_count(group)):
+        raise PlanError(f"{_named(name)}: minCount is {least}, and the files have {len(pods)} pods")
     return group
 
 

@@ -44,7 +44,7 @@ from kubesched.insight.planning.model import (
 )
 from kubesched.insight.planning.nodes import NewNodes, add_nodes, put_node
 from kubesched.insight.planning.stops import stop_of, zone_of
-from kubesched.insight.planning.workloads import Workloads
+from kubesched.insight.planning.workloads import TEMPLATED, Workloads
 from kubesched.insight.state.budgets import Budgets
 from kubesched.insight.state.cluster_state import ClusterState
 from kubesched.insight.state.planned_cluster import PlanError, PlannedCluster
@@ -275,11 +275,12 @@ class _Planning:
         """A note for each workload of the files that already exists in the state."""
         return [
             f"{manifest.kind} {where}/{manifest.name} exists already: "
-            "the pods of the file come in addition; "
-            f"--replicas {manifest.kind.lower()}/{manifest.name}=N scales it"
+            "the pods of the file come in addition"
+            + f"; --replicas {manifest.kind.lower()}/{manifest.name}=N scales it"
+            * (manifest.kind in SCALABLE)
             for manifest in self._changes.manifests
             for where in [manifest.namespace or "default"]
-            if manifest.kind in SCALABLE
+            if manifest.kind in TEMPLATED
             and find_workload(self._state.of, manifest.kind, where, manifest.name).is_known
         ]
 
@@ -395,10 +396,7 @@ def _sums(table: NodeTable, rows: list[int]) -> dict[str, Amount]:
 
 
 def tightest(utilisation: Utilisation) -> str:
-    """The resource with the largest requested share; empty without nodes."""
-    resources = utilisation.resources
-    return max(
-        resources,
-        key=lambda name: resources[name].requested / resources[name].allocatable,
-        default="",
-    )
+    """The resource with the largest requested share; empty if nothing is requested."""
+    amounts = utilisation.resources.items()
+    shares = {name: each.requested / each.allocatable for name, each in amounts if each.requested}
+    return max(shares, key=shares.__getitem__, default="")

@@ -100,6 +100,9 @@ def test_the_schema_is_printed(capsys):
         (["pod", "ok", "--recording", "/nowhere"], 2, "name different sources; choose one"),
         (["pod", "ok", "--at", "5"], 2, "error: --at needs --recording"),
         (["pod"], 2, "error: the following arguments are required: NAME"),
+        (["deploy"], 2, "error: which Deployment? It is 'kubesched explain deploy NAME'"),
+        (["job", "-n", "x"], 2, "error: which Job? It is 'kubesched explain job NAME'"),
+        (["podgruop/g"], 2, 'error: unknown kind "podgruop"; did you mean "podgroup"?'),
     ],
 )
 def test_wrong_input_gets_one_sentence(words, code, sentence, dump, capsys):

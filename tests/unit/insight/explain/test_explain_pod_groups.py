@@ -218,6 +218,22 @@ def test_a_member_says_what_its_group_lacks():
     )
 
 
+def test_a_member_is_tried_again_with_its_group_and_not_after_an_event():
+    with Groups(2) as world:
+        world.group("g", 2)
+        world.pods("g", "a", "b", cpu="3")
+        told = explainer(world).explain(world.pod("a"))
+    assert (told.verdict, told.woken_by) == (Verdict.NEVER, [])
+    assert any(note.startswith("a group that failed is tried again") for note in told.notes)
+
+
+def test_a_group_without_pods_may_have_finished():
+    with Groups(2) as world:
+        world.group("g", 1)
+        told = explained(world)
+    assert told.summary == "waiting: no pod of it waits or runs."
+
+
 def test_groups_that_are_not_looked_at():
     with Groups(2) as world:
         world.group("g", 3)

@@ -70,6 +70,11 @@ def test_gangs_are_counted_as_a_whole(cpu, gangs):
     )
 
 
+def test_files_with_fewer_pods_than_a_gang_needs_cannot_be_counted():
+    with pytest.raises(PlanError, match=r"minCount is 3, and the files have 2 pods"):
+        count_capacity(nodes(8), files(GROUP % "", JOB % ("a", 1), JOB % ("b", 1)), gates=gates())
+
+
 def test_as_many_gangs_start_in_a_plan():
     """The count is what the scheduler does with so many groups."""
     gangs = [

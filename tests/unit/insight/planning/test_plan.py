@@ -98,6 +98,20 @@ def test_what_does_not_fit_is_told_once_per_workload_with_its_verdict():
     assert plan.after.resources["cpu"].requested == 12_000
 
 
+def test_nothing_runs_out_first_where_nothing_is_requested():
+    assert planned(nodes()).tightest == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "hint"), [("Job", ""), ("ReplicaSet", "; --replicas replicaset/new=N scales it")]
+)
+def test_a_workload_that_exists_is_noted(kind, hint):
+    state = nodes()
+    state.put(owned("new-0", "n0", kind=kind, owner="new"))
+    note = f"{kind} default/new exists already: the pods of the file come in addition{hint}"
+    assert planned(state, manifests=[manifest(kind)]).notes == [note]
+
+
 def test_pending_pods_take_part_but_do_not_spoil_the_plan():
     state = nodes()
     state.put(make_pod("waits").cpu("2").build())
