@@ -12,6 +12,7 @@ from kubesched.api.resources import (
     same_resource_status,
 )
 from kubesched.framework.events import Action
+from kubesched.framework.nodes.node_table import conditions_of
 
 
 def node_changes(
@@ -30,7 +31,7 @@ def node_changes(
         events.append(Action.UPDATE_NODE_LABEL)
     if (old.spec.taints or []) != (new.spec.taints or []):
         events.append(Action.UPDATE_NODE_TAINT)
-    if _conditions(old) != _conditions(new):
+    if conditions_of(old) != conditions_of(new):
         events.append(Action.UPDATE_NODE_CONDITION)
     if (old.metadata.annotations or {}) != (new.metadata.annotations or {}):
         events.append(Action.UPDATE_NODE_ANNOTATION)
@@ -85,7 +86,3 @@ def same_amounts(a: ResourceList | None, b: ResourceList | None) -> bool:
     if a == b:
         return True
     return a.keys() == b.keys() and all(parse(a[name]) == parse(b[name]) for name in a)
-
-
-def _conditions(node: Node) -> dict[str, str]:
-    return {condition.type: condition.status for condition in node.status.conditions or ()}

@@ -10,15 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 from kubesched.api.core_v1 import ObjectReference, PersistentVolume, PersistentVolumeClaim
+from kubesched.plugins.helper.volumes.claims import is_fully_bound
 
 Json = dict[str, Any]
 
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
-
-
-def is_bound(claim: PersistentVolumeClaim) -> bool:
-    return bool(claim.spec.volume_name) and BIND_COMPLETED in (claim.metadata.annotations or {})
 
 
 def meant_by(volume: PersistentVolume) -> str:
@@ -37,7 +34,7 @@ def bound_to(volume: str) -> Json:
 
 def wants_volume(claim: PersistentVolumeClaim) -> bool:
     """Whether a node is chosen on which to provision the claim's volume."""
-    return SELECTED_NODE in (claim.metadata.annotations or {}) and not is_bound(claim)
+    return SELECTED_NODE in (claim.metadata.annotations or {}) and not is_fully_bound(claim)
 
 
 def made_for(claim: PersistentVolumeClaim) -> Json:

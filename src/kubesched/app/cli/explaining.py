@@ -42,7 +42,8 @@ SHOWN_NODES = 10
 def explain(args: argparse.Namespace) -> int:
     """Explain what the arguments select; returns the exit code."""
     if args.what == "schema":
-        return _print_schema()
+        print(json.dumps(schema(), indent=2))
+        return 0
     if args.what == "attempts":
         return _list_attempts(args)
     if args.what == "podgroup":
@@ -56,11 +57,6 @@ def explain(args: argparse.Namespace) -> int:
     config, gates = _configuration(args)
     state = load_state(args)
     return answer(args, state, explainer_of(state, config, gates=gates))
-
-
-def _print_schema() -> int:
-    print(json.dumps(schema(), indent=2))
-    return 0
 
 
 def _list_attempts(args: argparse.Namespace) -> int:

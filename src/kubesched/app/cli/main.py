@@ -23,7 +23,6 @@ EXIT_FAILURE = 1
 EXIT_BUG = 70  # EX_SOFTWARE
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
-EXIT_TERMINATED = 143
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run_process(words: list[str]) -> int:
     """Run the words as this process's command line, with signal handling."""
-    from kubesched.app.cli.interruption import INTERRUPTION
+    from kubesched.app.cli.interruption import EXIT_TERMINATED, INTERRUPTION
 
     INTERRUPTION.install()
     code = _run(words)

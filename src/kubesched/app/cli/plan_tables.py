@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kubesched.app.cli import terminal
+from kubesched.app.cli.explain_tables import named
 from kubesched.insight.explain.amounts import shown
 from kubesched.insight.planning.model import Amount, Plan, Unplaced, Utilisation
 
@@ -16,7 +17,8 @@ PODS_NAMED = 3
 def print_plan(plan: Plan, *, wide: bool) -> None:
     """Counts, then pods placed, moved, lost and pending, then utilisation and notes."""
     terminal.heading(_counts(plan))
-    gone = [eviction for eviction in plan.evicted if not _came_back(plan, eviction.replacement)]
+    came_back = {move.replacement for move in plan.moved}
+    gone = [eviction for eviction in plan.evicted if eviction.replacement not in came_back]
     placed = [
         (place.pod, place.node, place.zone or "-", "was pending" if place.was_pending else "")
         for place in plan.placed
@@ -27,7 +29,7 @@ def print_plan(plan: Plan, *, wide: bool) -> None:
     ]
     evicted = [(pod.pod, pod.node, pod.by, pod.replacement or "-") for pod in gone]
     kept = [(kept.pod, kept.node, kept.reason) for kept in plan.kept]
-    unplaced = [(_named(group), str(len(group.pods)), _why(group)) for group in plan.unplaced]
+    unplaced = [(named(g.pods, PODS_NAMED), str(len(g.pods)), _why(g)) for g in plan.unplaced]
     _print_rows(("PLACED", "NODE", "ZONE", ""), placed, wide=wide)
     _print_rows(("MOVED", "FROM", "TO", "ZONE", "NOW CALLED"), moved, wide=wide)
     _print_rows(("EVICTED", "FROM", "BY", "COMES BACK AS"), evicted, wide=wide)
@@ -54,15 +56,6 @@ def _counts(plan: Plan) -> str:
         if count:
             parts.append(f"{count} {what}")
     return ", ".join(parts) + "."
-
-
-def _came_back(plan: Plan, replacement: str) -> bool:
-    return any(move.replacement == replacement for move in plan.moved)
-
-
-def _named(group: Unplaced) -> str:
-    more = len(group.pods) - PODS_NAMED
-    return ", ".join(group.pods[:PODS_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _why(group: Unplaced) -> str:

@@ -680,11 +680,11 @@ def _scheduling_relevant_change(old: Node, new: Node) -> bool:
         or old.status.allocatable != new.status.allocatable
         or old.status.images != new.status.images
         or old.status.declared_features != new.status.declared_features
-        or _conditions(old) != _conditions(new)
+        or conditions_of(old) != conditions_of(new)
     )
 
 
-def _conditions(node: Node) -> dict[str, str]:
+def conditions_of(node: Node) -> dict[str, str]:
     return {condition.type: condition.status for condition in node.status.conditions or ()}
 
 

@@ -17,10 +17,10 @@ from kubesched.api.scheduling_v1beta1 import PodGroup
 from kubesched.base.errors import AlreadyExists
 from kubesched.client.patch import merge_patch
 from kubesched.client.rest import RestClient
+from kubesched.plugins.helper.volumes.claims import is_fully_bound
 from kubesched.testing.control_plane import ControlPlaneError
 from kubesched.testing.volume_controller import (
     bound_to,
-    is_bound,
     made_for,
     meant_by,
     wants_volume,
@@ -134,7 +134,7 @@ class Volumes:
                     await self._client.post_raw(path, msgspec.json.encode(made_for(claim)))
         for volume in list(self._volumes.values()):
             meant = self._claims.get(meant_by(volume))
-            if meant is None or is_bound(meant) or meant.metadata.uid in self._answered:
+            if meant is None or is_fully_bound(meant) or meant.metadata.uid in self._answered:
                 continue
             self._answered.add(meant.metadata.uid)
             # Before writing the claim, so that it is listed once the pod is seen bound.
