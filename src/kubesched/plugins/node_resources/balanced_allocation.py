@@ -121,12 +121,15 @@ def _scores(wanted: Sequence[ScoredResource], nodes: NodeColumns) -> Ints:
     used = [(nodes.requested(resource), request) for resource, request, _ in wanted]
     offered = capacity != 0
     is_whole = np.count_nonzero(offered) == offered.size
-    # Without and with the pod. Like Go's integers, the sums wrap around.
-    sums = np.array([number for amount, request in used for number in (amount, amount + request)])
-    # Types are converted as a whole: in operations of two types that takes three times as long.
-    fractions = sums.astype(np.float64).reshape(len(wanted), 2, len(nodes))
-    shares = (capacity if is_whole else np.where(offered, capacity, 1)).astype(np.float64)
-    fractions /= shares.reshape(len(wanted), 1, len(nodes))
+    # Without and with the pod. Like Go's integers, the sums wrap around. Types are converted as a
+    # whole: in operations of two types that takes three times as long.
+    fractions = (
+        np.array([number for amount, request in used for number in (amount, amount + request)])
+        .astype(np.float64)
+        .reshape(len(wanted), 2, len(nodes))
+    )
+    shares = capacity if is_whole else np.where(offered, capacity, 1)
+    fractions /= shares.astype(np.float64).reshape(len(wanted), 1, len(nodes))
     np.minimum(fractions, 1.0, out=fractions)
     before, after = _balance_of(fractions) if is_whole else balances(fractions, offered)
     return _HALF_SCORE + int64.quotients(_HALF_SCORE + after - before, 2)

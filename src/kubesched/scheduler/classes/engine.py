@@ -92,7 +92,6 @@ class ClassEngine:
     def forget(self) -> None:
         """Drop all classes."""
         self.classes.clear()
-        self._signatures.clear()
 
     def class_of(self, framework: Framework, pod: PodInfo) -> PodClass | None:
         """The pod's class; None for a pod that cannot share answers."""

@@ -59,9 +59,6 @@ class Signatures:
             self._known.keep(key, len(signature.whole), (signature, (spec, labels, owners)))
         return signature
 
-    def clear(self) -> None:
-        self._known.clear()
-
 
 def class_signature(framework: Framework, pod: Pod) -> Signature | None:
     """Equal for pods that all plugins must treat equally; None if the pod cannot share answers."""

@@ -62,14 +62,12 @@ def test_pods_of_a_class_hold_one_copy_of_their_signature() -> None:
     assert pods[0].shape_key is pods[1].shape_key
 
 
-def test_pods_of_the_same_parts_have_one_signature_until_it_is_forgotten() -> None:
+def test_pods_of_the_same_parts_have_one_signature() -> None:
     profile, pod, signatures = framework(), owned_pod(), Signatures()
     first = signatures.of(profile, pod)
     assert first == class_signature(profile, pod)
     other = structs.replace(pod, metadata=structs.replace(pod.metadata, name="q", uid="q"))
     assert signatures.of(profile, other) is first
-    signatures.clear()
-    assert signatures.of(profile, other) is not first
 
 
 def test_pods_that_differ_in_any_part_have_signatures_of_their_own() -> None:
