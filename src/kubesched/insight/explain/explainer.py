@@ -66,7 +66,7 @@ WITHOUT_LATER_PODS = (
     "the scores are of the cluster as it is now: "
     "pods that came or went since this one was placed count as they are now"
 )
-GROUPS_BACK_OFF = "a group that failed is tried again after its backoff, whatever happens meanwhile"
+GROUPS_BACK_OFF = "failed groups back off and are retried; 'explain podgroup' says what would help"
 NO_FIXES = "no fixes were tried: what is missing may be all that is in the way"
 TIES = "nodes with equal totals are drawn at random: which of them is taken is not known beforehand"
 

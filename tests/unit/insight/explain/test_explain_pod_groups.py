@@ -224,7 +224,7 @@ def test_a_member_is_tried_again_with_its_group_and_not_after_an_event():
         world.pods("g", "a", "b", cpu="3")
         told = explainer(world).explain(world.pod("a"))
     assert (told.verdict, told.woken_by) == (Verdict.NEVER, [])
-    assert any(note.startswith("a group that failed is tried again") for note in told.notes)
+    assert any(note.startswith("failed groups back off") for note in told.notes)
 
 
 def test_a_group_without_pods_may_have_finished():
