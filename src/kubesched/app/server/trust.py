@@ -12,13 +12,14 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
 from kubesched.app.flags import RunOptions
 from kubesched.base.errors import CredentialsError, KubeschedError, TransportError
 from kubesched.base.logs import get_logger
+from kubesched.client.rest import RestClient
 
 log = get_logger(__name__)
 
@@ -26,12 +27,6 @@ CONFIGMAP_PATH: Final = (
     "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 )
 REFRESH_S: Final = 60.0
-
-
-class Getter(Protocol):
-    """Reads from the API server."""
-
-    async def get_raw(self, path: str) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +55,7 @@ class Trust:
 class TrustSource:
     """Reads the authorities and keeps them up to date."""
 
-    def __init__(self, options: RunOptions, client: Getter | None) -> None:
+    def __init__(self, options: RunOptions, client: RestClient | None) -> None:
         """Reads the files.
 
         Raises:

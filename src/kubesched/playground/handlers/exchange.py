@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, Protocol, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
 from urllib.parse import parse_qsl
 
 from kubesched.api.field_errors import not_supported
 from kubesched.base.errors import BadRequest, NotAcceptable, UnsupportedMediaType
-from kubesched.base.http_server.messages import ByteStream, Response
+from kubesched.base.http_server.messages import Response
 from kubesched.playground.apimachinery.bodies import (
     FieldValidation,
     check_fields,
@@ -29,6 +29,9 @@ from kubesched.playground.apimachinery.serialization import (
     decode_yaml,
 )
 from kubesched.playground.registry.users import ADMINISTRATOR, User
+
+if TYPE_CHECKING:
+    from kubesched.playground.handlers.watching import WatchStream
 
 JSON = "application/json"
 YAML = "application/yaml"
@@ -62,20 +65,12 @@ class ApiRequest:
         return self.media_type in _JSON_TYPES
 
 
-class ChunkStream(ByteStream, Protocol):
-    """A response body that is produced while it is read, such as a watch."""
-
-    def close(self) -> None:
-        """Stop producing: a synchronous `aclose`."""
-        ...
-
-
 @dataclass(slots=True)
 class ApiResponse(Response):
     """A response whose body is JSON unless stated otherwise."""
 
     content_type: str = JSON
-    stream: ChunkStream | None = None
+    stream: WatchStream | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import calendar
 import datetime
 import zoneinfo
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TypeAlias
 
 from kubesched.api import times
 
@@ -42,21 +42,13 @@ _SEARCH_YEARS = 5
 """An expression without a match for this many years (30 February) never matches."""
 
 
-class Schedule(Protocol):
-    """A sequence of points in time."""
-
-    def next_after(self, moment: float) -> float | None:
-        """The first time after `moment`, in seconds since the epoch; None if there is none."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Every:
     """`@every`: a fixed interval from any start."""
 
     period_s: int
 
-    def next_after(self, moment: float) -> float | None:
+    def next_after(self, moment: float) -> float:
         return float(int(moment) + self.period_s)
 
 
@@ -74,6 +66,7 @@ class Cron:
     zone: datetime.tzinfo
 
     def next_after(self, moment: float) -> float | None:
+        """The first time after `moment`, in seconds since the epoch; None if there is none."""
         start = datetime.datetime.fromtimestamp(moment, self.zone)
         local = start.replace(tzinfo=None, second=0, microsecond=0) + _MINUTE
         last_year = local.year + _SEARCH_YEARS
@@ -104,6 +97,7 @@ class Cron:
         return aware.timestamp() if back.replace(tzinfo=None) == local else None
 
 
+Schedule: TypeAlias = Every | Cron
 _MINUTE = datetime.timedelta(minutes=1)
 _HOUR = datetime.timedelta(hours=1)
 _DAY = datetime.timedelta(days=1)

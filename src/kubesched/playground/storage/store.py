@@ -25,12 +25,15 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
 from operator import attrgetter
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from kubesched.base.errors import Gone
 from kubesched.base.logs import get_logger
 from kubesched.playground.apimachinery.managed_fields.managers import Manager, parse_managers
 from kubesched.playground.apimachinery.objects import ChangeType, JsonObject, encode
+
+if TYPE_CHECKING:
+    from kubesched.playground.storage.journal import SqliteJournal
 
 log = get_logger(__name__)
 
@@ -93,18 +96,6 @@ class Change:
 
 Subscriber: TypeAlias = Callable[[Change], None]
 _revision_of = attrgetter("revision")
-
-
-class Journal(Protocol):
-    """Persists writes."""
-
-    def record(self, resource: str, change: Change) -> None:
-        """Record a write; called in revision order, must not block."""
-        ...
-
-    def check_writable(self) -> None:
-        """Raise `ServerError` if writes are not possible now; called before each write."""
-        ...
 
 
 class Collection:
@@ -263,7 +254,7 @@ class Store:
     """All collections, sharing one revision counter."""
 
     def __init__(
-        self, *, history_limit: int = DEFAULT_HISTORY_LIMIT, journal: Journal | None = None
+        self, *, history_limit: int = DEFAULT_HISTORY_LIMIT, journal: SqliteJournal | None = None
     ) -> None:
         assert history_limit > 0
         self.revision = 1
@@ -281,7 +272,7 @@ class Store:
         revision: int,
         *,
         history_limit: int = DEFAULT_HISTORY_LIMIT,
-        journal: Journal | None = None,
+        journal: SqliteJournal | None = None,
     ) -> Store:
         """A store with a journal's objects: resource, revision and content."""
         store = cls(history_limit=history_limit, journal=journal)

@@ -155,19 +155,11 @@ class OpenApi:
 
     def _custom_schema(self, resource: ResourceInfo, prefix: str) -> JsonObject:
         """The schema of a custom kind from its definition, with the standard metadata."""
-        schema: JsonObject | None = None
-        entry = self._registry.store.get(
-            "customresourcedefinitions.apiextensions.k8s.io", "", resource.key
-        )
-        if entry is not None:
-            for version in (entry.obj.get("spec") or {}).get("versions") or ():
-                if version.get("name") == resource.version:
-                    schema = (version.get("schema") or {}).get("openAPIV3Schema")
         metadata = {
             "allOf": [{"$ref": prefix + model_name("meta.ObjectMeta")}],
             "description": "Standard object's metadata: name, labels, owners.",
         }
-        return published_schema(schema, metadata, is_v3=prefix == _V3)
+        return published_schema(resource.schema, metadata, is_v3=prefix == _V3)
 
 
 def _document_name(group: str, version: str) -> str:
