@@ -296,6 +296,8 @@ class HintEvaluator:
         """The verdict for one pod and several events, of which a later one may help more."""
         best = Strategy.SKIP
         for event, old, new in events:
+            pod = info.pod_info.pod
+            log.info("Checking event for in-flight pod", v=5, pod=pod, event=event.label)
             strategy = self.evaluate(info, event, old, new)
             if strategy is Strategy.SKIP:
                 continue

@@ -37,6 +37,7 @@ async def test_every_flag_has_kube_schedulers_name_and_default(programs):
         "page": "false",
         "record": "",
         "record-limit": "1073741824",
+        "reference-version": "",
     }
     assert ours == theirs
 

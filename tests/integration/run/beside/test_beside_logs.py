@@ -43,8 +43,11 @@ NOT_OURS = {
     "OpportunisticBatch found unusable state",
     "OpportunisticBatch no node hint available for pod",
     "OpportunisticBatch set cycle state",
-    "Pod is a potential preemption victim on node",
+    "Pods are potential preemption victims on node",
     "SignPod can't sign pod due to plugin",
+    # Only for events during an attempt, which is one step here: `test_queue_transitions`.
+    "Checking event for in-flight pod",
+    "Event received while entities are in flight",
 }
 
 SAME_VALUES = {

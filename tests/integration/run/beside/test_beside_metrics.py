@@ -61,7 +61,10 @@ def _observed():
     """
     registry = MetricsRegistry()
     SchedulerMetrics(registry, metric_gates(DEFAULT_GATES))
-    unobserved = re.compile(r"scheduler_(permit_wait_|dra_|resourceclaim_|volume_)")
+    unobserved = re.compile(
+        r"dynamic_resource_allocation_|scheduler_(batch_rescore_|permit_wait_|pre_queueing_hint_"
+        r"|dra_|resourceclaim_|volume_)"
+    )
     return {
         family.name.removesuffix("_total")
         for family in registry.families()

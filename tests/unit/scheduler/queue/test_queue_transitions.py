@@ -167,6 +167,21 @@ def test_a_later_event_of_the_pending_plugin_wins_over_an_earlier_one(world):
     assert world.where("a") == "active"
 
 
+def test_events_during_an_attempt_are_told_at_level_five(world, caplog):
+    """One line as they arrive, and one for each that is asked about when the attempt has failed."""
+    caplog.set_level(1, logger="kubesched")
+    world.add("a")
+    info = world.pop("a")
+    world.move(EVENT_NODE_ADD)
+    world.move(ClusterEvent(Resource.ASSIGNED_POD, Action.ADD))
+    world.fail(info, "Fit", pending=["Own"])
+    told = [(record.msg, record.values.get("event")) for record in caplog.records]
+    labels = [EVENT_NODE_ADD.label, "AssignedPodAdd"]
+    received = "Event received while entities are in flight"
+    assert [label for msg, label in told if msg == received] == labels
+    assert [label for msg, label in told if msg == "Checking event for in-flight pod"] == labels
+
+
 def test_a_failed_pod_that_is_queued_already_changes_nothing(world):
     for place, prepare in {
         "active": lambda pod: world.queue.add(pod),
