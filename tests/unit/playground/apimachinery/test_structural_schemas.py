@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubesched.base.errors import Invalid
+from kubesched.base.errors import Invalid, RequestEntityTooLarge
 from kubesched.playground.apimachinery.schema.structural import fill_defaults, problems_of, prune
 
 STRING = {"type": "string"}
@@ -301,3 +301,41 @@ def test_any_object_is_judged_and_a_second_time_alike(spec):
     assert problems_of(SCHEMA, again) == problems
     if not problems:
         assert set(obj["spec"]) <= set(SPEC)
+
+
+def test_a_pattern_takes_time_in_proportion_to_the_text():
+    """With a matcher that backtracks, this does not end."""
+    schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": "^(a+)+$"}}}
+    text = "a" * 10_000
+    assert problems_of(schema, {"a": text}) == []
+    (problem,) = problems_of(schema, {"a": f"{text}!"})
+    assert str(problem).startswith("a: Invalid value")
+
+
+def test_a_list_of_maps_finds_the_items_it_had_by_their_keys():
+    """Compared with each other, these would be a hundred million pairs."""
+    item = {"type": "object", "properties": {"k": {"type": "integer"}, "v": {"type": "integer"}}}
+    listed = {
+        "type": "array",
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["k"],
+        "items": {**item, "maxProperties": 1},
+    }
+    schema = {"type": "object", "properties": {"l": listed}}
+    old = [{"k": n, "v": n} for n in range(10_000)]
+    assert problems_of(schema, {"l": [*reversed(old), {"k": -1}]}, {"l": old}) == []
+    changed = [{"k": 1, "v": 2}, *old[2:]]
+    (problem,) = problems_of(schema, {"l": changed}, {"l": old})
+    assert str(problem).startswith("l[0]: ")
+
+
+def test_defaults_of_many_items_are_bounded():
+    """A default per item, and items in defaults, would take gigabytes."""
+    large = {"type": "object", "default": {f"k{n}": "v" for n in range(1_000)}}
+    items = {"type": "array", "items": {"type": "object", "properties": {"a": large}}}
+    schema = {"type": "object", "properties": {"l": items}}
+    few = {"l": [{} for _ in range(10)]}
+    fill_defaults(schema, few)
+    assert len(few["l"][9]["a"]) == 1_000
+    with pytest.raises(RequestEntityTooLarge, match="25000 values from defaults"):
+        fill_defaults(schema, {"l": [{} for _ in range(10_000)]})

@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kubesched.base.errors import Invalid
+from kubesched.playground.controllers.job.controller import MAX_PODS_PER_LOOK
 from kubesched.playground.controllers.job.policies import format_indexes, parse_indexes
 
 J = "jobs.batch"
@@ -235,3 +237,16 @@ def test_indexes_are_read_as_kubernetes_writes_them(text, indexes):
 @given(st.sets(st.integers(0, 60)))
 def test_indexes_survive_writing_and_reading(indexes):
     assert parse_indexes(format_indexes(indexes)) == indexes
+
+
+def test_a_job_may_ask_for_more_pods_than_fit_into_memory(world):
+    """As many as a field holds; they come a hundred at a time."""
+    job(world, parallelism=2**31 - 1, completions=2**31 - 1)
+    assert world.cast["job"].sync(("job", "default/work")) == 0.0
+    assert len(world.pods()) == MAX_PODS_PER_LOOK
+
+
+def test_indexes_are_bounded(world):
+    with pytest.raises(Invalid, match="must be less than or equal to 100000"):
+        job(world, completionMode="Indexed", completions=100_001)
+    assert len(parse_indexes("7,5-2147483646")) == 100_000 - 5

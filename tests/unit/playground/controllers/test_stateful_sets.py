@@ -7,6 +7,7 @@ import json
 import pytest
 
 from kubesched.base.errors import Invalid
+from kubesched.playground.controllers.replicaset import BURST_REPLICAS
 from kubesched.playground.controllers.volumes import StorageDriver
 
 S = "statefulsets.apps"
@@ -59,6 +60,18 @@ def test_no_pod_comes_before_its_predecessor_is_ready(world):
     world.workload(S, replicas=3)
     world.run(60)
     assert names(world) == ["web-0"]
+
+
+def test_parallel_pods_come_in_bursts(world):
+    world.is_scheduling = False
+    world.workload(S, replicas=120, podManagementPolicy="Parallel")
+    world.settle()
+    assert len(names(world)) == 120
+    assert world.get(S, "web")["status"]["replicas"] == 120
+    world.workload(S, "huge", replicas=2**31 - 1, podManagementPolicy="Parallel")
+    for looks in (1, 2):
+        world.cast["statefulset"].sync("default/huge")
+        assert len(names(world)) == 120 + looks * BURST_REPLICAS
 
 
 def test_parallel_pods_come_at_once(world):

@@ -13,9 +13,10 @@ import re
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import date, datetime
-from functools import lru_cache
 from typing import Any
 
+from kubesched.api.cel import regular_expressions
+from kubesched.api.cel.errors import EvaluationError
 from kubesched.api.field_errors import (
     FieldError,
     duplicate,
@@ -26,8 +27,10 @@ from kubesched.api.field_errors import (
     too_many,
     type_invalid,
 )
+from kubesched.base.errors import RequestEntityTooLarge
 from kubesched.playground.apimachinery.objects import Json, JsonObject, copy_json, encode
 from kubesched.playground.apimachinery.schema.table import types
+from kubesched.playground.apimachinery.serialization import MAX_VALUES
 
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
 EMBEDDED = "x-kubernetes-embedded-resource"
@@ -79,38 +82,55 @@ def _prune(
             removed.append(here)
 
 
-def fill_defaults(schema: JsonObject, value: Json) -> None:
+def fill_defaults(schema: JsonObject, value: Json, room: list[int] | None = None) -> None:
     """Default absent fields, and nulls that are not allowed; whole floats become integers.
 
     A null that is neither allowed nor has a default is removed; in a list it stays, for validation
-    to reject it.
+    to reject it. Each item of a list may get all defaults: `room` is how many values may be added.
     """
+    room = [MAX_VALUES] if room is None else room
     if isinstance(value, list):
         items = schema.get("items")
         if isinstance(items, dict):
             for index, item in enumerate(value):
-                value[index] = _filled(items, item)
+                value[index] = _filled(items, item, room)
         return
     if not isinstance(value, dict):
         return
     properties, additional = schema.get("properties") or {}, schema.get("additionalProperties")
     for name, member in properties.items():
         if name not in value and member.get("default") is not None:
-            value[name] = copy_json(member["default"])
+            value[name] = _default(member, room)
     for name in list(value):
         member = properties.get(name, additional)
         if isinstance(member, dict):
-            value[name] = _filled(member, value[name])
+            value[name] = _filled(member, value[name], room)
             if value[name] is None and not member.get("nullable"):
                 del value[name]
 
 
-def _filled(schema: JsonObject, value: Json) -> Json:
+def _filled(schema: JsonObject, value: Json, room: list[int]) -> Json:
     if value is None and not schema.get("nullable"):
-        value = copy_json(schema.get("default"))
+        value = _default(schema, room)
     value = _whole(schema, value)
-    fill_defaults(schema, value)
+    fill_defaults(schema, value, room)
     return value
+
+
+def _default(schema: JsonObject, room: list[int]) -> Json:
+    default = schema.get("default")
+    room[0] -= _count(default)
+    if room[0] < 0:
+        raise RequestEntityTooLarge(
+            f"Request entity too large: limit is {MAX_VALUES} values from defaults"
+        )
+    return copy_json(default)
+
+
+def _count(value: Json) -> int:
+    if isinstance(value, dict):
+        value = list(value.values())
+    return 1 + sum(map(_count, value)) if isinstance(value, list) else 1
 
 
 def _whole(schema: JsonObject, value: Json) -> Json:
@@ -142,17 +162,16 @@ def predecessor_of(name: str, old: object) -> object:
     return old.get(name, NO_PREDECESSOR) if isinstance(old, dict) else NO_PREDECESSOR
 
 
-def predecessor_of_item(schema: JsonObject, item: Json, old: object) -> object:
-    """The old item with the same keys (map lists only), or NO_PREDECESSOR."""
+def _by_keys(schema: JsonObject, items: object) -> dict[bytes, JsonObject]:
+    """The objects of a map list by the values of its keys, the first of those that are alike."""
+    if schema.get("x-kubernetes-list-type") != "map" or not isinstance(items, list):
+        return {}
+    return {_keys_of(schema, item): item for item in reversed(items) if isinstance(item, dict)}
+
+
+def _keys_of(schema: JsonObject, item: Json) -> bytes:
     keys = schema.get("x-kubernetes-list-map-keys") or ()
-    is_map = schema.get("x-kubernetes-list-type") == "map"
-    if is_map and isinstance(old, list) and isinstance(item, dict):
-        for candidate in old:
-            if isinstance(candidate, dict) and all(
-                candidate.get(key) == item.get(key) for key in keys
-            ):
-                return candidate
-    return NO_PREDECESSOR
+    return encode([item.get(key) for key in keys]) if isinstance(item, dict) else b""
 
 
 def _problems(
@@ -235,17 +254,11 @@ def _text(schema: JsonObject, value: str, path: str) -> Iterator[FieldError]:
         yield type_invalid(path, value, detail)
 
 
-@lru_cache(maxsize=512)
-def _compiled(pattern: str) -> re.Pattern[str] | None:
-    try:
-        return re.compile(pattern)
-    except re.error:
-        return None  # Go's dialect has more; patterns that Python cannot parse are ignored
-
-
 def _matches(pattern: str, value: str) -> bool:
-    compiled = _compiled(pattern)
-    return compiled is None or compiled.search(value) is not None
+    try:
+        return regular_expressions.compile(pattern).matches(value)
+    except EvaluationError:
+        return True  # upstream refuses such a definition
 
 
 def _number(schema: JsonObject, value: float, path: str) -> Iterator[FieldError]:
@@ -272,8 +285,9 @@ def _list(schema: JsonObject, value: list[Any], path: str, old: object) -> Itera
         yield invalid(path, len(value), detail)
     items = schema.get("items")
     if isinstance(items, dict):
+        known = _by_keys(schema, old)
         for index, item in enumerate(value):
-            before = predecessor_of_item(schema, item, old)
+            before = known.get(_keys_of(schema, item), NO_PREDECESSOR)
             yield from _problems(items, item, f"{path}[{index}]", before)
     yield from list(_duplicates(schema, value, path))
 

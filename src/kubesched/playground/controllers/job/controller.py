@@ -10,7 +10,9 @@ The Job's `policies` may redefine what counts as too many failures or enough suc
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice, repeat
 
 from kubesched.base.errors import NotFound
 from kubesched.playground.apimachinery.objects import (
@@ -164,7 +166,8 @@ class JobController(OwnerController):
                 for pod in pods
                 if phase_of(pod) == SUCCEEDED and (index := index_of(pod)) is not None
             }
-            done &= set(range(int(spec_of(job).get("completions") or 0)))
+            completions = int(spec_of(job).get("completions") or 0)
+            done = {index for index in done if index < completions}
             status["completedIndexes"] = format_indexes(done)
             tally.succeeded = len(done)
             if has_index_limit(job):
@@ -306,10 +309,8 @@ class JobController(OwnerController):
         rest_s = self._rest_after_failure_s(job)
         if rest_s > 0:
             return rest_s
-        indexes: list[int | None] = [None] * missing
-        if is_indexed(job):
-            indexes = list(self._free_indexes(job, active))
-        for index in indexes[: min(missing, MAX_PODS_PER_LOOK)]:
+        free = self._free_indexes(job, active) if is_indexed(job) else repeat(None)
+        for index in islice(free, min(missing, MAX_PODS_PER_LOOK)):
             self._create(job, index)
         return 0.0 if missing > MAX_PODS_PER_LOOK else None
 
@@ -351,12 +352,12 @@ class JobController(OwnerController):
         return last + FAILURE_BACK_OFF.delay_s(count) - self.clock.monotonic()
 
     @staticmethod
-    def _free_indexes(job: JsonObject, active: list[JsonObject]) -> list[int]:
+    def _free_indexes(job: JsonObject, active: list[JsonObject]) -> Iterator[int]:
         taken = parse_indexes(status_of(job).get("completedIndexes", ""))
         taken |= parse_indexes(status_of(job).get("failedIndexes") or "")
         taken |= {index for pod in active if (index := index_of(pod)) is not None}
         completions = int(spec_of(job).get("completions") or 0)
-        return [number for number in range(completions) if number not in taken]
+        return (number for number in range(completions) if number not in taken)
 
     def _delete_all(self, job: JsonObject, active: list[JsonObject]) -> None:
         for pod in active:

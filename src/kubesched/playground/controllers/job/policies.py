@@ -21,6 +21,7 @@ from kubesched.playground.apimachinery.objects import (
     status_of,
 )
 from kubesched.playground.apimachinery.pods import FAILED, phase_of
+from kubesched.playground.resources.validation.workloads import MAX_INDEXES
 
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 FAILURE_COUNT = "batch.kubernetes.io/job-index-failure-count"
@@ -178,7 +179,7 @@ def parse_indexes(text: str) -> set[int]:
     for part in text.split(","):
         first, _, last = part.partition("-")
         if first.isdecimal() and (not last or last.isdecimal()):
-            indexes.update(range(int(first), int(last or first) + 1))
+            indexes.update(range(int(first), min(int(last or first) + 1, MAX_INDEXES)))
     return indexes
 
 

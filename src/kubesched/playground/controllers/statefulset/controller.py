@@ -26,6 +26,7 @@ from kubesched.playground.controllers.ownership import (
     selector_of,
 )
 from kubesched.playground.controllers.pods import is_available, next_availability_s
+from kubesched.playground.controllers.replicaset import BURST_REPLICAS
 from kubesched.playground.controllers.statefulset.claims import COMPONENT, ClaimControl
 from kubesched.playground.controllers.statefulset.identity import (
     build_pod,
@@ -169,18 +170,21 @@ class _Round:
 
     def _fill(self) -> bool:
         """Create missing pods; False if the remaining steps must wait for one of them."""
+        created = 0
         for ordinal in ordinals(self._set):
             pod = self._replicas.get(ordinal)
-            is_settled = self._create(ordinal) if pod is None else self._settle(pod)
-            if self._in_order and not is_settled:
-                return False
+            if pod is None:
+                self._create(ordinal)
+                created += 1
+            is_settled = pod is not None and self._settle(pod)
+            if created == BURST_REPLICAS or (self._in_order and not is_settled):
+                return False  # events of the new pods bring the next sync
         return True
 
-    def _create(self, ordinal: int) -> bool:
+    def _create(self, ordinal: int) -> None:
         revision = self._current if self._is_below_partition(ordinal) else self._update
         pod = build_pod(self._set, template_of(revision), name_of(revision), ordinal)
         self._controller.create(self._set, pod)
-        return False
 
     def _settle(self, pod: JsonObject) -> bool:
         """Whether a pod is healthy enough to continue with its successors."""
@@ -223,12 +227,11 @@ class _Round:
         strategy = spec_of(self._set).get("updateStrategy") or {}
         if strategy.get("type", "RollingUpdate") != "RollingUpdate":
             return
-        missing = sum(ordinal not in self._replicas for ordinal in ordinals(self._set))
+        missing = len(ordinals(self._set)) - len(self._replicas)
         unavailable = missing + sum(map(self._is_unavailable, self._replicas.values()))
         budget = self._max_unavailable() - unavailable
-        for ordinal in reversed(ordinals(self._set)):
-            pod = self._replicas.get(ordinal)
-            if pod is None or self._is_below_partition(ordinal) or is_deleting(pod):
+        for ordinal, pod in sorted(self._replicas.items(), reverse=True):
+            if self._is_below_partition(ordinal) or is_deleting(pod):
                 continue
             if revision_name_of(pod) == name_of(self._update):
                 continue

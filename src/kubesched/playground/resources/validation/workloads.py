@@ -40,6 +40,8 @@ _STATEFUL_SET_MUTABLE = (
 )
 _ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
 _NEEDS_INDEXED = "requires indexed completion mode"
+MAX_INDEXES = 100_000
+"""Completions of an Indexed Job, whose controller keeps a set. Upstream keeps ranges: 2^31."""
 
 
 def _counts(spec: JsonObject, *fields: str) -> Problems:
@@ -192,6 +194,9 @@ def validate_job(obj: JsonObject) -> Problems:
     yield from choice(obj, "spec.completionMode", "Indexed", "NonIndexed")
     if spec["completionMode"] == "Indexed" and spec.get("completions") is None:
         yield required("spec.completions", "when completion mode is Indexed")
+    elif spec["completionMode"] == "Indexed" and spec["completions"] > MAX_INDEXES:
+        detail = f"must be less than or equal to {MAX_INDEXES} when completion mode is Indexed"
+        yield invalid("spec.completions", spec["completions"], detail)
     yield from _selector(spec, "job")
     yield from _template(spec, _ANY_RESTART)
     yield from job_policies(spec)
