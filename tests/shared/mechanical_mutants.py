@@ -3,17 +3,19 @@
     python tests/shared/mechanical_mutants.py --first 1 --count 300 --results FILE
     python tests/shared/mechanical_mutants.py --results FILE --table
 
-Both the simulation and the unit tests judge every mutant. A process imports the package once and
-forks for each trial; the child replaces the code of the changed function. Seeds and test modules
-that do not execute the changed line cannot notice it and are not run: `Reach` knows them from
-unmutated runs, which have to pass and in which only the functions of the drawn mutants are traced.
-Results and reach are kept in files, and a later run of the same numbers goes on after them.
+The simulation judges every mutant, and the unit tests those that it lets live. A process collects
+the tests once and forks for each trial; the child replaces the code of the changed function, runs
+seeds or tests, those that take the least time first, and ends at the first that fails. Seeds and
+tests that do not execute the changed statement cannot notice it and are not run: `Reach` knows them
+from one unmutated run, in which every drawn statement notes that it is executed. Results and reach
+are kept in files, and a later run of the same numbers goes on after them.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import builtins
 import gc
 import importlib
 import json
@@ -29,17 +31,18 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from random import Random
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FunctionType
 from typing import Any, TypeVar
 
 import pytest
 from mutants import ROOT
+from outside_look import outside_look
 from scalar_look import TWINS, scalar_look
 
 from kubesched.app.simulated import SimulatedProcess
 from kubesched.lab.simulation.run import simulate
 
-T = TypeVar("T", int, str)
+T = TypeVar("T")
 
 PACKAGE = ROOT / "src" / "kubesched"
 UNIT_TESTS = ROOT / "tests" / "unit"
@@ -85,11 +88,12 @@ DROPPED = (ast.Expr, ast.Assign, ast.AugAssign, ast.Delete)
 TYPE_CHECKS = {"isinstance", "issubclass", "hasattr"}
 """Their swapped arguments only raise, as a local variable does that is never assigned."""
 BOUNDARIES = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
-BATCH = 10
-"""Test modules that one process traces; if it breaks, none of them is used."""
-UNIT_CPU_S, TEST_CPU_S, SEED_CPU_S = 40, 15, 15
+REACH_CPU_S = 4 * 3600
+UNIT_CPU_S, TEST_CPU_S, SEED_CPU_S = 60, 15, 15
 """CPU time of a mutant's unit tests, and of one test or seed before it counts as hanging."""
+TEST_WALL_S = 120
 MEMORY_BYTES = 6 << 30
+PROBE = "mutated_statement_is_executed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +109,8 @@ class MechanicalMutant:
     kind: str
     before: str
     code: CodeType
+    place: tuple[object, ...]
+    """Of the changed statement in the tree."""
 
     def to_plain(self) -> dict[str, Any]:
         names = ("area", "path", "function", "lines", "kind", "before")
@@ -144,7 +150,8 @@ def _make(
     if code == known or code.co_freevars != known.co_freevars:
         return None
     before = ast.unparse(node).splitlines()[0][:100]
-    return MechanicalMutant(area, path, code.co_qualname, _lines(statement), kind, before, code)
+    lines, name = _lines(statement), code.co_qualname
+    return MechanicalMutant(area, path, name, lines, kind, before, code, _place(statement))
 
 
 @cache
@@ -286,24 +293,70 @@ def _place(node: ast.AST) -> tuple[object, ...]:
 
 def replace_code(chosen: MechanicalMutant) -> None:
     """Change the function in this process, for good."""
+    _replace([(chosen.path, chosen.code)])
+
+
+def _replace(changed: Iterable[tuple[str, CodeType]]) -> None:
+    """Give functions other code, by their names and places in the source."""
+    codes = {
+        (str(PACKAGE / path), code.co_qualname, code.co_firstlineno): code for path, code in changed
+    }
+    for path, _code in changed:
+        importlib.import_module(_module(path))
     gc.unfreeze()  # else they are not found
-    path, code = str(PACKAGE / chosen.path), chosen.code
-    importlib.import_module(_module(chosen.path))
-    known = (path, code.co_qualname, code.co_firstlineno)
-    found = [
-        it
-        for it in gc.get_objects()
-        if isinstance(it, FunctionType)
-        and (it.__code__.co_filename, it.__code__.co_qualname, it.__code__.co_firstlineno) == known
-    ]
-    if not found:
-        raise LookupError(f"{known} is not loaded")
-    for function in found:
-        function.__code__ = code
+    found = set()
+    for it in gc.get_objects():
+        if isinstance(it, FunctionType):
+            old = it.__code__
+            known = (old.co_filename, old.co_qualname, old.co_firstlineno)
+            if known in codes:
+                it.__code__ = codes[known]
+                found.add(known)
+    if found != codes.keys():
+        raise LookupError(f"not loaded: {codes.keys() - found}")
 
 
 def _module(path: str) -> str:
     return f"kubesched.{'.'.join(Path(path).with_suffix('').parts)}".removesuffix(".__init__")
+
+
+class _Probes(ast.NodeTransformer):
+    """Lets statements note that they are executed."""
+
+    def __init__(self, numbers: Mapping[tuple[object, ...], list[int]]) -> None:
+        self._numbers = numbers
+
+    def visit(self, node: ast.AST) -> Any:
+        node = self.generic_visit(node)
+        numbers = self._numbers.get(_place(node), ()) if isinstance(node, ast.stmt) else ()
+        if not numbers:
+            return node
+        notes = [ast.parse(f"{PROBE}({number})").body[0] for number in numbers]
+        for note in notes:
+            for part in ast.walk(note):
+                ast.copy_location(part, node)
+        return [*notes, node]
+
+
+def _probe(mutants: Mapping[int, MechanicalMutant], executed: set[int]) -> None:
+    """Note in this process which mutants' statements are executed, from now on."""
+    setattr(builtins, PROBE, executed.add)
+    by_path: defaultdict[str, list[int]] = defaultdict(list)
+    for number, it in mutants.items():
+        by_path[it.path].append(number)
+    probed: dict[tuple[str, str, int], CodeType] = {}
+    for path, numbers in by_path.items():
+        places: defaultdict[tuple[object, ...], list[int]] = defaultdict(list)
+        for number in numbers:
+            places[mutants[number].place].append(number)
+        tree, original = _parsed(path)
+        changed = ast.fix_missing_locations(_Probes(places).visit(deepcopy(tree)))
+        module = compile(changed, original.co_filename, "exec")
+        for number in numbers:
+            known = mutants[number].code
+            function = (known.co_name, known.co_firstlineno)
+            probed[path, *function] = _function(module, function)
+    _replace([(path, code) for (path, *_function), code in probed.items()])
 
 
 def in_child(work: Callable[[], object], cpu_s: int) -> tuple[int, Any]:
@@ -333,7 +386,7 @@ def first_failing(seeds: Iterable[int]) -> list[Any] | None:
     for seed in seeds:
         signal.setitimer(signal.ITIMER_PROF, SEED_CPU_S)
         try:
-            with scalar_look():
+            with scalar_look(), outside_look():
                 violation = simulate(seed, SimulatedProcess).violation
         except Exception as error:
             return [seed, f"raised {type(error).__name__}"]
@@ -342,179 +395,145 @@ def first_failing(seeds: Iterable[int]) -> list[Any] | None:
     return None
 
 
-class _Limits:
-    """Ends the process if a test hangs."""
-
-    def pytest_runtest_logstart(self) -> None:
-        signal.setitimer(signal.ITIMER_PROF, TEST_CPU_S)
+# -- seeds and tests -------------------------------------------------------------------------------
 
 
-Executed = tuple[float, dict[str, list[int]]]
-"""CPU seconds, and lines by path."""
+class Tests:
+    """All collected tests. A plugin of pytest."""
 
+    def __init__(self, work: Callable[[Tests], None]) -> None:
+        """`work` is done instead of running them."""
+        self._work = work
+        self.items: dict[str, pytest.Item] = {}
+        self.failed = ""
 
-class Lines(defaultdict[str, set[int]]):
-    """Executed lines by path below the package, of the functions that have a mutant."""
-
-    def __init__(self, mutants: Iterable[MechanicalMutant]) -> None:
-        super().__init__(set)
-        self.cpu_s = 0.0
-        self._traced = {
-            (str(PACKAGE / it.path), code.co_name, code.co_firstlineno): self[it.path]
-            for it in mutants
-            for code in _codes(it.code)
-        }
-
-    def __enter__(self) -> None:
-        self.cpu_s -= time.process_time()
-        sys.settrace(self._enter)
-
-    def __exit__(self, *_error: object) -> None:
-        sys.settrace(None)
-        self.cpu_s += time.process_time()
-
-    def _enter(self, frame: FrameType, _event: str, _argument: object) -> Any:
-        code = frame.f_code
-        lines = self._traced.get((code.co_filename, code.co_name, code.co_firstlineno))
-        if lines is None:
-            return None
-
-        def line(frame: FrameType, _event: str, _argument: object) -> Any:
-            lines.add(frame.f_lineno)
-            return line
-
-        return line
-
-    def to_plain(self) -> Executed:
-        return self.cpu_s, {path: sorted(lines) for path, lines in self.items() if lines}
-
-
-class _Tracer:
-    """The lines that each test module executes, and the modules that fail."""
-
-    def __init__(self, mutants: Sequence[MechanicalMutant]) -> None:
-        self._mutants = mutants
-        self.reached: dict[str, Lines] = {}
-        self.failed: set[str] = set()
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        test = item.nodeid.partition("::")[0]
-        if test not in self.reached:
-            self.reached[test] = Lines(self._mutants)
-        with self.reached[test]:
-            return (yield)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        self.items = {item.nodeid: item for item in session.items}
+        self._work(self)
+        return True
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
-            self.failed.add(report.nodeid.partition("::")[0])
+            self.failed = report.nodeid
+
+    def run(self, tests: Sequence[str]) -> Iterator[tuple[str, bool]]:
+        """Runs them one by one; whether each has failed."""
+        items = [self.items[test] for test in tests]
+        for item, following in zip(items, [*items[1:], None], strict=True):
+            signal.setitimer(signal.ITIMER_PROF, TEST_CPU_S)
+            self.failed = ""
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            yield item.nodeid, bool(self.failed)
+
+    def first_failing(self, tests: Sequence[str]) -> str | None:
+        return next((test for test, has_failed in self.run(tests) if has_failed), None)
 
 
-def run_tests(tests: Iterable[str], options: str = "-qx", plugin: object = None) -> int:
-    chosen = (options, "-n0", "-p", "no:cacheprovider", "-m", "not slow", "--tb=no")
-    chosen += ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # the package is imported
-    return int(pytest.main([*chosen, *tests], plugins=[plugin or _Limits()]))
-
-
-def _fails(tests: list[str]) -> bool:
-    """Whether a test fails. Most mutants need the first modules only; collecting takes time."""
-    return any(run_tests(part) for part in (tests[:3], tests[3:]) if part)
-
-
-@cache
-def unit_tests() -> list[str]:
-    """The test modules of the packages that mutants are drawn from."""
-    packages = {Path(part).parts[0] for _weight, parts in AREAS.values() for part in parts}
-    found = (path for it in sorted(packages) for path in (UNIT_TESTS / it).rglob("test_*.py"))
-    return [str(path.relative_to(ROOT)) for path in sorted(found)]
+Executed = tuple[float, list[int]]
+"""CPU seconds, and numbers of mutants."""
 
 
 class Reach:
-    """The lines of mutated functions that unmutated runs execute, by seed and by test module."""
+    """The mutated statements that unmutated runs execute, by seed and by test."""
 
-    def __init__(self, mutants: Sequence[MechanicalMutant], file: Path | None) -> None:
+    def __init__(self, mutants: Mapping[int, MechanicalMutant], file: Path) -> None:
         self._mutants, self._file = mutants, file
-        self.known: dict[int | str, Executed | None] = {}
-        """By seed or test module; None if it fails."""
-        if file is not None and file.exists():
-            self.known = dict(map(json.loads, file.read_text().splitlines()))
+        self._file.touch()
+        self.known = self._read()
+        """By seed or test; None if it fails."""
 
-    def seeds_of(self, chosen: MechanicalMutant, last_seed: int) -> list[int]:
-        """Seeds that execute the changed line, those that take the least time first."""
-        for seed in range(1, last_seed + 1):
-            if seed not in self.known:
-                code, reached = in_child(partial(self._of_seed, seed), 600)
-                if code or reached is None:
-                    raise RuntimeError(f"seed {seed} fails without a mutant: exit code {code}")
-                self._keep(seed, reached)
-        return self._reaching(chosen, range(1, last_seed + 1))
+    def learn_seeds(self, last_seed: int) -> None:
+        """Run those of the seeds 1 to this one that are not known yet."""
+        self._learn(self._run_seeds, range(1, last_seed + 1))
 
-    def tests_of(self, chosen: MechanicalMutant) -> list[str]:
-        """Test modules that execute the changed line, those that take the least time first."""
-        new = [test for test in unit_tests() if test not in self.known]
-        for batch in (new[at : at + BATCH] for at in range(0, len(new), BATCH)):
-            _code, reached = in_child(partial(self._of_tests, batch), 60 * BATCH)
-            for test in batch:
-                self._keep(test, (reached or {}).get(test))
-        return self._reaching(chosen, unit_tests())
+    def learn_tests(self, tests: Tests) -> None:
+        self._learn(partial(self._run_tests, tests), tests.items)
 
-    def _reaching(self, chosen: MechanicalMutant, among: Iterable[T]) -> list[T]:
-        first, last = chosen.lines
-        ranked = []
-        for key in among:
-            cpu_s, lines = self.known[key] or (0.0, {})
-            if any(first <= line <= last for line in lines.get(chosen.path, ())):
-                ranked.append((cpu_s, key))
+    def _learn(self, work: Callable[[list[Any]], None], wanted: Iterable[int | str]) -> None:
+        while missing := [key for key in wanted if key not in self.known]:
+            known = len(self.known)
+            in_child(partial(work, missing), REACH_CPU_S)
+            self.known = self._read()
+            if len(self.known) < known + len(missing):  # the next one ended the process
+                self._keep(missing[len(self.known) - known], None)
+                self.known = self._read()
+
+    def of(self, number: int, kind: type[int] | type[str]) -> list[Any]:
+        """Seeds or tests that execute the changed statement, those that take least time first."""
+        ranked = [
+            (told[0], key)
+            for key, told in self.known.items()
+            if type(key) is kind and told is not None and number in told[1]
+        ]
         return [key for _cpu_s, key in sorted(ranked)]
 
-    def _of_seed(self, seed: int) -> Executed | None:
-        lines = Lines(self._mutants)
-        with lines:
-            outcome = simulate(seed, SimulatedProcess)
-        return None if outcome.violation is not None else lines.to_plain()
+    def _run_seeds(self, seeds: Sequence[int]) -> None:
+        executed: set[int] = set()
+        _probe(self._mutants, executed)
+        for seed in seeds:
+            started = time.process_time()
+            has_failed = first_failing([seed]) is not None
+            self._keep(seed, None if has_failed else self._since(started, executed))
 
-    def _of_tests(self, tests: list[str]) -> dict[str, Executed]:
-        tracer = _Tracer(self._mutants)
-        run_tests(tests, "-q", tracer)
-        return {
-            test: lines.to_plain()
-            for test, lines in tracer.reached.items()
-            if test not in tracer.failed
-        }
+    def _run_tests(self, tests: Tests, wanted: Sequence[str]) -> None:
+        executed: set[int] = set()
+        _probe(self._mutants, executed)
+        started = time.process_time()
+        for test, has_failed in tests.run(wanted):
+            self._keep(test, None if has_failed else self._since(started, executed))
+            started = time.process_time()
 
-    def _keep(self, key: int | str, reached: Executed | None) -> None:
-        self.known[key] = reached
-        if self._file is not None:
-            with self._file.open("a") as file:
-                file.write(json.dumps([key, reached]) + "\n")
+    def _since(self, started: float, executed: set[int]) -> Executed:
+        numbers = sorted(executed)
+        executed.clear()
+        return round(time.process_time() - started, 4), numbers
+
+    def _keep(self, key: int | str, executed: Executed | None) -> None:
+        with self._file.open("a") as file:
+            file.write(json.dumps([key, executed]) + "\n")
+
+    def _read(self) -> dict[int | str, Executed | None]:
+        return dict(map(json.loads, self._file.read_text().splitlines()))
 
 
-def judge(chosen: MechanicalMutant, reach: Reach, seeds: int, runs: int) -> dict[str, Any]:
-    """What the simulation and the unit tests say about a mutant.
+def judged_by_seeds(chosen: MechanicalMutant, seeds: Sequence[int]) -> dict[str, Any]:
+    """What the simulation says about a mutant."""
+    if not seeds:
+        return {"simulation": "not reached"}
+    code, failed = in_child(partial(_with, chosen, first_failing, seeds), SEED_CPU_S * len(seeds))
+    if failed:
+        seed, promise = failed
+        return {"simulation": "killed", "seed": seed, "promise": promise}
+    if code:
+        return {"simulation": "killed", "promise": "does not end"}
+    return {"simulation": "survived", "seeds": len(seeds)}
 
-    Of seeds 1 to `seeds`, the `runs` cheapest that execute the changed line are run.
-    """
 
-    def with_mutant(work: Callable[[Any], object], argument: object) -> object:
-        replace_code(chosen)
-        return work(argument)
+def judged_by_tests(chosen: MechanicalMutant, tests: Tests, names: Sequence[str]) -> dict[str, Any]:
+    """What the unit tests say about a mutant."""
+    if not names:
+        return {"unit": "not reached"}
+    code, failed = in_child(partial(_with, chosen, tests.first_failing, names), UNIT_CPU_S)
+    if code == -signal.SIGXCPU:
+        return {"unit": "out of time", "tests": len(names)}
+    if failed or code:
+        return {"unit": "killed", "test": failed}
+    return {"unit": "survived", "tests": len(names)}
 
-    told: dict[str, Any] = {"simulation": "not reached", "unit": "not reached"}
-    of_seeds = reach.seeds_of(chosen, seeds)[:runs]
-    if of_seeds:
-        code, failed = in_child(lambda: with_mutant(first_failing, of_seeds), SEED_CPU_S * runs)
-        told["simulation"] = "killed" if code or failed else "survived"
-        if failed:
-            told["seed"], told["promise"] = failed
-        elif code:
-            told["promise"] = "does not end"
-    tests = reach.tests_of(chosen)
-    if tests:
-        code, failed = in_child(lambda: with_mutant(_fails, tests), UNIT_CPU_S)
-        told["unit"] = "killed" if failed or code not in {0, -signal.SIGXCPU} else "survived"
-        if code == -signal.SIGXCPU:
-            told["unit"] = "out of time"
-    return told
+
+def _with(chosen: MechanicalMutant, work: Callable[[Any], T], argument: object) -> T:
+    replace_code(chosen)
+    return work(argument)
+
+
+def with_unit_tests(work: Callable[[Tests], None]) -> None:
+    """Collect the unit tests of the packages that mutants are drawn from, and do this with them."""
+    packages = {Path(part).parts[0] for _weight, parts in AREAS.values() for part in parts}
+    folders = [str(UNIT_TESTS / name) for name in sorted(packages)]
+    chosen = ("-q", "-s", "-n0", "-p", "no:cacheprovider", "-m", "not slow", "--tb=no")
+    chosen += ("--timeout", str(TEST_WALL_S))  # a test that waits takes no CPU time
+    chosen += ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # the package is imported
+    pytest.main([*chosen, *folders], plugins=[Tests(work)])
 
 
 # -- results ---------------------------------------------------------------------------------------
@@ -547,29 +566,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Mechanical mutants, and what kills them.")
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--count", type=int, default=20)
-    parser.add_argument("--seeds", type=int, default=40, help="seeds 1 to this one")
+    parser.add_argument("--seeds", type=int, default=100, help="seeds 1 to this one")
     parser.add_argument("--runs", type=int, default=25, help="seeds that are run, at most")
-    parser.add_argument("--results", type=Path, help="a file with a line of JSON per mutant")
+    parser.add_argument("--results", type=Path, required=True, help="a line of JSON per judgement")
     parser.add_argument("--table", action="store_true", help="only count what is in the file")
     args = parser.parse_args(arguments)
-    known = _known(args.results)
+    results = args.results.absolute()
+    known = _known(results)
+
+    def keep(number: int, told: dict[str, Any]) -> None:
+        before = known.get(number, {"unit": "not run"})
+        known[number] = {"number": number, **drawn[number].to_plain(), **before, **told}
+        with results.open("a") as file:
+            file.write(json.dumps(known[number]) + "\n")
+
     if not args.table:
         os.environ["KUBESCHED_FUZZ_EXAMPLES"] = "20"
         os.chdir(ROOT)
-        run_tests([str(Path(__file__).parents[1] / "conftest.py")], "--collect-only")  # imports
         drawn = {number: draw(number) for number in range(args.first, args.first + args.count)}
-        reach = Reach([*drawn.values()], args.results and args.results.with_suffix(".reach"))
+        reach = Reach(drawn, results.with_suffix(".reach"))
+        reach.learn_seeds(args.seeds)
         for number, chosen in drawn.items():
-            if number in known:
-                continue
-            told = judge(chosen, reach, args.seeds, args.runs)
-            known[number] = {"number": number, **chosen.to_plain(), **told}
-            line = json.dumps(known[number]) + "\n"
-            sys.stdout.write(line)
-            sys.stdout.flush()
-            if args.results is not None:
-                with args.results.open("a") as file:
-                    file.write(line)
+            if number not in known:
+                keep(number, judged_by_seeds(chosen, reach.of(number, int)[: args.runs]))
+
+        def work(tests: Tests) -> None:
+            reach.learn_tests(tests)
+            for number, chosen in drawn.items():
+                if known[number]["simulation"] != "killed" and known[number]["unit"] == "not run":
+                    keep(number, judged_by_tests(chosen, tests, reach.of(number, str)))
+
+        with_unit_tests(work)
     sys.stdout.write(table(known.values()))
     return 0
 
