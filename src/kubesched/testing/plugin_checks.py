@@ -55,7 +55,6 @@ T = TypeVar("T")
 PASSES = "passes"
 EXAMPLES = 300
 
-
 SHRINKS = 300
 """Clusters to try after the first fault, to find a smaller one."""
 
@@ -588,14 +587,15 @@ def _searched(
     )
     @given(st.data())
     def search(data: st.DataObject) -> None:
-        if len(smaller) > SHRINKS:
-            raise _Enough
         world = drawing.world(data)
         try:
             check(_Case(data, drawing, make, world, drawing.pod(data, "pod")))
         except PluginFault as fault:
             smaller.append(str(fault))
             raise
+        finally:  # not before drawing: Hypothesis takes that for data that it cannot repeat
+            if len(smaller) > SHRINKS:
+                raise _Enough
         if smaller:
             smaller.append(smaller[0])
 
