@@ -133,20 +133,18 @@ def summary(pods: dict[str, list[Json]], groups: dict[str, list[Json]]) -> Json:
     # PreBind, and are tried again. Those that are left over may wait for that write. What such
     # members are told is left out; `raced` says that there were some.
     """
-    compared = {
+    said = {
         key: [told for told in history if not _has_raced(told)] for key, history in pods.items()
     }
-    has_raced = compared != pods
-    pods = compared
-    every = [told for history in (*pods.values(), *groups.values()) for told in history]
+    every = [told for history in (*said.values(), *groups.values()) for told in history]
     if any(_SEVERAL.search(told.get("message", "")) for told in every):
         # Upstream: which of several placements is the first, and tells its reasons, is random.
         for told in every:
             told.pop("message", None)
     return {
-        "pods": {key: _distinct(told) for key, told in sorted(pods.items())},
+        "pods": {key: _distinct(told) for key, told in sorted(said.items())},
         "podGroups": {key: _until_true(told) for key, told in sorted(groups.items())},
-        **({"raced": True} if has_raced else {}),
+        **({"raced": True} if said != pods else {}),
     }
 
 
