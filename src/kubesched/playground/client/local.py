@@ -42,6 +42,7 @@ from kubesched.playground.registry.deletion import DeleteOptions
 from kubesched.playground.registry.patching import PatchKind, patch_object
 from kubesched.playground.registry.repeated_creates import RepeatedCreates
 from kubesched.playground.registry.rest_storage import RestStorage, WriteOptions
+from kubesched.playground.registry.steps import at_once
 from kubesched.playground.registry.strategy import Propagation
 from kubesched.playground.storage.store import Change, Store
 
@@ -156,16 +157,17 @@ class LocalApi:
         subresource: Subresource = "",
     ) -> JsonObject:
         info = self._resource(resource)
-        entry, _warnings = patch_object(
+        steps = patch_object(
             self.registry,
             info,
             namespace or "",
             name,
-            patch,
+            lambda: patch,
             kind,
             self._options,
             subresource=subresource,
         )
+        entry, _warnings = at_once(steps)
         return entry.obj
 
     def patch_object(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from kubesched.api import field_errors
@@ -39,7 +40,7 @@ from kubesched.playground.apimachinery.object_meta import (
     validate_metadata,
     validate_metadata_update,
 )
-from kubesched.playground.apimachinery.objects import JsonObject, timestamp
+from kubesched.playground.apimachinery.objects import Json, JsonObject, timestamp
 from kubesched.playground.apimachinery.releases import Release
 from kubesched.playground.apimachinery.schema.table import type_of_kind
 from kubesched.playground.apimachinery.validation import IS_IMMUTABLE
@@ -50,6 +51,7 @@ from kubesched.playground.registry.deletion import (
     check_preconditions,
     is_ready_to_go,
 )
+from kubesched.playground.registry.steps import Overtaken, Steps, at_once
 from kubesched.playground.registry.strategy import (
     GENERIC,
     GENERIC_CUSTOM,
@@ -289,7 +291,7 @@ class RestStorage:
         uid = metadata.get("uid")
         if uid and uid != old.obj["metadata"]["uid"]:
             raise other_uid(resource, name, uid, old.obj["metadata"]["uid"])
-        return self.replace(resource, old, obj, options, subresource=subresource)
+        return at_once(self.replace(resource, old, obj, options, subresource=subresource))
 
     def check_version(self, resource: ResourceInfo, old: Entry, metadata: JsonObject) -> None:
         """Require the current resourceVersion; empty and 0 match any, if the kind allows it."""
@@ -317,7 +319,7 @@ class RestStorage:
         *,
         subresource: str = "",
         managers: tuple[Manager, ...] | None = None,
-    ) -> Entry:
+    ) -> Steps[Entry]:
         """Store `obj` as the next version of `old`, after all checks, unless unchanged."""
         strategy = self.strategy(resource)
         sent = obj["metadata"].pop("managedFields", None)
@@ -342,8 +344,12 @@ class RestStorage:
         if causes:
             raise invalid(resource, obj["metadata"]["name"], causes)
         if managers is None:
-            known = old.managers if sent is None else parse_managers(sent)
-            managers = self._after_update(resource, known, old.obj, obj, options, subresource)
+            managers = yield partial(
+                self._after_update, resource, old, obj, options, subresource, sent
+            )
+        name, namespace = obj["metadata"]["name"], obj["metadata"].get("namespace", "")
+        if self.get(resource, namespace, name) is not old:
+            raise Overtaken(stale(resource, name).message)
         self._check(resource, obj, old.obj, subresource, options)
         return self._finish(resource, old, obj, options, managers)
 
@@ -361,7 +367,7 @@ class RestStorage:
         causes = self._status_problems(strategy, old.obj, obj)
         if causes:
             raise invalid(resource, obj["metadata"]["name"], causes)
-        managers = self._after_update(resource, old.managers, old.obj, obj, options, "status")
+        managers = self._after_update(resource, old, obj, options, "status")
         return self._finish(resource, old, obj, options, managers)
 
     def _status_problems(
@@ -499,16 +505,18 @@ class RestStorage:
     def _after_update(
         self,
         resource: ResourceInfo,
-        managers: tuple[Manager, ...],
-        old: JsonObject,
+        old: Entry,
         new: JsonObject,
         options: WriteOptions,
         subresource: str,
+        sent: Json = None,
     ) -> tuple[Manager, ...]:
+        """The managers of the new version; `sent` are those that the client states."""
+        managers = old.managers if sent is None else parse_managers(sent)
         if not options.manager:
             return managers
         mine = self._writer(resource, options, subresource)
-        return after_update(managers, self.layout(resource), old, new, mine)
+        return after_update(managers, self.layout(resource), old.obj, new, mine)
 
     # -- bookkeeping -------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from kubesched.playground.apimachinery.catalog import ResourceInfo
 from kubesched.playground.apimachinery.failures import invalid, stale
 from kubesched.playground.apimachinery.objects import Json, JsonObject, copy_json
 from kubesched.playground.registry.rest_storage import NO_OPTIONS, RestStorage, WriteOptions
+from kubesched.playground.registry.steps import at_once
 from kubesched.playground.storage.store import Entry
 
 _SCALE = ResourceInfo(
@@ -55,7 +56,7 @@ def update(
         raise invalid(_SCALE, name, [problem])
     obj = copy_json(old.obj)
     obj["spec"]["replicas"] = replicas
-    return registry.replace(resource, old, obj, options, subresource="scale")
+    return at_once(registry.replace(resource, old, obj, options, subresource="scale"))
 
 
 def selector_text(selector: Json) -> str:

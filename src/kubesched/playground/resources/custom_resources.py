@@ -16,6 +16,7 @@ from kubesched.playground.apimachinery.objects import Json, JsonObject, encode, 
 from kubesched.playground.apimachinery.schema.structural import fill_defaults, problems_of, prune
 from kubesched.playground.apimachinery.validation import one_of
 from kubesched.playground.registry.rest_storage import RestStorage
+from kubesched.playground.registry.steps import at_once
 from kubesched.playground.registry.strategy import GENERIC_CUSTOM, Strategy
 from kubesched.playground.storage.store import Change
 
@@ -212,9 +213,8 @@ class CustomResources:
         metadata["finalizers"] = [
             finalizer for finalizer in metadata.get("finalizers") or () if finalizer != CLEANUP
         ]
-        registry.replace(
-            registry.catalog.get(DEFINITIONS), entry, {**entry.obj, "metadata": metadata}
-        )
+        obj = {**entry.obj, "metadata": metadata}
+        at_once(registry.replace(registry.catalog.get(DEFINITIONS), entry, obj))
 
 
 def resources_of(definition: JsonObject) -> list[ResourceInfo]:

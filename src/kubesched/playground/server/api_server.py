@@ -4,13 +4,16 @@
 over TLS, authenticated there) or from `memory_transport` (in process).
 
 Dispatch order: fixed paths (health, discovery, OpenAPI), then the resource path, then the verb. A
-response is sent only when all writes it may reflect are durable (`settle`).
+response is sent only when all writes it may reflect are durable.
 """
 
 from __future__ import annotations
 
+import asyncio
 import random
-from typing import Protocol
+from collections.abc import Awaitable
+from functools import partial
+from typing import TYPE_CHECKING
 
 from kubesched.api.times import TimeError, parse_duration
 from kubesched.base.clock import Clock
@@ -35,26 +38,12 @@ from kubesched.playground.handlers.routes import (
 from kubesched.playground.handlers.subresources import issue_token
 from kubesched.playground.handlers.watching import WatchStream, parse_watch_request
 from kubesched.playground.registry.rest_storage import RestStorage
+from kubesched.playground.registry.steps import apart, at_once
+
+if TYPE_CHECKING:
+    from kubesched.playground.storage.journal import SqliteJournal
 
 log = get_logger(__name__)
-
-
-class Settling(Protocol):
-    """Reports which writes are durable."""
-
-    @property
-    def is_settled(self) -> bool: ...
-
-    is_full: bool
-    """Whether the disk is full, so that writes are rejected."""
-
-    async def settled(self) -> None:
-        """Wait until all writes so far are durable; `ApiError` if the disk is full or failed."""
-        ...
-
-    async def durable(self) -> None:
-        """Wait until all writes so far are durable, however long that takes."""
-        ...
 
 
 class ApiServer:
@@ -66,7 +55,7 @@ class ApiServer:
         *,
         clock: Clock,
         rng: random.Random,
-        journal: Settling | None = None,
+        journal: SqliteJournal | None = None,
         token: str = "",
         authorization: Authorization = "allow",
     ) -> None:
@@ -78,34 +67,36 @@ class ApiServer:
         self.access = AccessControl(registry, clock, token=token, authorization=authorization)
         self._discovery = Discovery(registry.catalog, registry.release)
         self._openapi = OpenApi(registry)
+        self._computing = asyncio.Lock()
 
     async def handle(self, request: ApiRequest) -> ApiResponse:
         """Handle a request; returns the response, errors included, once it may be sent."""
         response = self.respond(request)
-        if self.is_settled or response.stream is not None:
-            return response
-        return await self.settle(request, response)
+        return response if isinstance(response, ApiResponse) else await response
 
-    def respond(self, request: ApiRequest) -> ApiResponse:
-        """Respond at once; unless `is_settled`, call `settle` before sending the response."""
+    def respond(self, request: ApiRequest) -> ApiResponse | Awaitable[ApiResponse]:
+        """Respond at once, if nothing has to be computed in a thread or to become durable."""
         try:
-            return self._dispatch(request)
-        except ApiError as error:
-            return failure(error)
+            response = self._dispatch(request)
         except Exception as error:
-            log.exception("Request failed", method=request.method, path=request.path)
-            return failure(ServerError(f"Internal error occurred: {type(error).__name__}: {error}"))
+            response = _refused(request, error)
+        if isinstance(response, ApiResponse) and (
+            self._journal is None or self._journal.is_settled or response.stream is not None
+        ):
+            return response
+        return self._settle(request, response)
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether every write so far is durable."""
-        return self._journal is None or self._journal.is_settled
-
-    async def settle(self, request: ApiRequest, response: ApiResponse) -> ApiResponse:
+    async def _settle(
+        self, request: ApiRequest, response: ApiResponse | Awaitable[ApiResponse]
+    ) -> ApiResponse:
         """Wait until the response reflects only durable writes; an error if storage failed.
 
         While the disk is full, reads are answered from memory, which may include writes in flight.
         """
+        try:
+            response = response if isinstance(response, ApiResponse) else await response
+        except Exception as error:
+            response = _refused(request, error)
         if self._journal is None:
             return response
         try:
@@ -115,7 +106,7 @@ class ApiServer:
             return response if is_read and self._journal.is_full else failure(error)
         return response
 
-    def _dispatch(self, request: ApiRequest) -> ApiResponse:
+    def _dispatch(self, request: ApiRequest) -> ApiResponse | Awaitable[ApiResponse]:
         request.user = self.access.effective_user(request.user, request.headers)
         path = request.path
         if "timeout=" in request.query:
@@ -138,7 +129,7 @@ class ApiServer:
             return self._discovery.answer(request)
         raise unknown_path()
 
-    def _dispatch_resource(self, request: ApiRequest) -> ApiResponse:
+    def _dispatch_resource(self, request: ApiRequest) -> ApiResponse | Awaitable[ApiResponse]:
         target = parse_target(request.path, self.registry.catalog)
         call = Call(self.registry, request, target, Query(request.query))
         method = request.method
@@ -159,7 +150,9 @@ class ApiServer:
             return writing.update(call)
         if method == "PATCH":
             self._require(target, "patch")
-            return writing.patch(call)
+            if writing.is_costly(call):
+                return apart(partial(writing.patch, call), self._computing)
+            return at_once(writing.patch(call))
         raise not_allowed()
 
     def _read(self, call: Call) -> ApiResponse:
@@ -235,6 +228,13 @@ def _check_timeout(query: Query) -> None:
         parse_duration(query.get("timeout") or "0")
     except TimeError as error:
         raise BadRequest(f"invalid timeout specified in the request URL - {error}") from None
+
+
+def _refused(request: ApiRequest, error: Exception) -> ApiResponse:
+    if isinstance(error, ApiError):
+        return failure(error)
+    log.exception("Request failed", method=request.method, path=request.path)
+    return failure(ServerError(f"Internal error occurred: {type(error).__name__}: {error}"))
 
 
 def failure(error: ApiError) -> ApiResponse:

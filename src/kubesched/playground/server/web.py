@@ -24,7 +24,7 @@ from kubesched.base.http_server.listener import Listener
 from kubesched.base.http_server.messages import Refusal, Request, Response
 from kubesched.base.http_server.sockets import open_socket
 from kubesched.playground.apimachinery.serialization import MAX_BODY_BYTES
-from kubesched.playground.handlers.exchange import ApiRequest
+from kubesched.playground.handlers.exchange import ApiRequest, ApiResponse
 from kubesched.playground.registry.users import User
 from kubesched.playground.server.api_server import ApiServer, failure
 
@@ -71,12 +71,9 @@ class ApiApplication:
             request.method, request.path, request.query, request.headers, request.body, user
         )
         response = self._server.respond(asked)
-        if response.stream is not None:
+        if isinstance(response, ApiResponse) and response.stream is not None:
             response.headers = STREAM_HEADERS
-            return response
-        if self._server.is_settled:
-            return response
-        return self._server.settle(asked, response)
+        return response
 
     def refuse(self, refusal: Refusal) -> Response:
         return failure(_api_error(refusal))

@@ -1,8 +1,7 @@
 """Patches that would make an object large or deep, or take long: refused with a clear answer,
 whatever their kind.
 
-No other request is served while one is handled, so the number of values it may bring or lead to is
-bounded.
+The number of values that a request may bring or lead to is bounded, and with it its time.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from kubesched.playground.apimachinery.schema.table import type_of_kind
 from kubesched.playground.client.local import LocalApi
 from kubesched.playground.registry.patching import apply_object
 from kubesched.playground.registry.rest_storage import WriteOptions
+from kubesched.playground.registry.steps import at_once
 
 
 def apply(
@@ -36,16 +37,17 @@ def apply(
     resource = api.registry.catalog.find_kind(config["apiVersion"], config["kind"])
     assert resource is not None
     namespace = "default" if resource.namespaced else ""
-    entry, _is_new = apply_object(
+    steps = apply_object(
         api.registry,
         resource,
         namespace,
         config["metadata"]["name"],
-        json.loads(json.dumps(config)),
+        lambda: json.loads(json.dumps(config)),
         WriteOptions(manager=manager),
         force=force,
         subresource=subresource,
     )
+    entry, _is_new = at_once(steps)
     api.registry.store.check_invariants()
     return entry.obj
 

@@ -9,7 +9,9 @@ An applier owns the fields of its configuration, but not defaults or fields of o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from kubesched.base.errors import BadRequest, Conflict, ServerError
 from kubesched.playground.apimachinery.bodies import check_kind, to_stored, undeclared_fields
@@ -26,6 +28,7 @@ from kubesched.playground.apimachinery.managed_fields.paths import Layout, Path,
 from kubesched.playground.apimachinery.objects import Json, JsonObject, decode, encode, timestamp
 from kubesched.playground.apimachinery.serialization import check_size, check_values
 from kubesched.playground.registry.rest_storage import RestStorage, WriteOptions
+from kubesched.playground.registry.steps import Steps
 from kubesched.playground.storage.store import Entry
 
 BEFORE_FIRST_APPLY = "before-first-apply"
@@ -36,29 +39,34 @@ def apply_object(
     resource: ResourceInfo,
     namespace: str,
     name: str,
-    config: Json,
+    read: Callable[[], Json],
     options: WriteOptions,
     *,
     force: bool,
     subresource: str = "",
-) -> tuple[Entry, bool]:
-    """Apply a configuration; returns the entry and whether it was created."""
-    if not isinstance(config, dict) or not config.get("kind") or not config.get("apiVersion"):
-        raise BadRequest(
-            "invalid object type: an applied object must state its apiVersion and kind"
-        )
-    checked = check_kind(config, resource)
-    _reject_undeclared(resource, namespace, name, checked)
-    config = _own_config(resource, namespace, name, to_stored(resource, checked), subresource)
+) -> Steps[tuple[Entry, bool]]:
+    """Apply the configuration that `read` returns; returns the entry and whether it was created."""
     layout = registry.layout(resource)
-    claimed = ownable(paths_of(layout, config))
+
+    def configuration() -> tuple[JsonObject, bytes]:
+        config = read()
+        if not isinstance(config, dict) or not config.get("kind") or not config.get("apiVersion"):
+            raise BadRequest(
+                "invalid object type: an applied object must state its apiVersion and kind"
+            )
+        checked = check_kind(config, resource)
+        _reject_undeclared(resource, namespace, name, checked)
+        own = _own_config(resource, namespace, name, to_stored(resource, checked), subresource)
+        return own, encode_fields(ownable(paths_of(layout, own)))
+
+    config, claimed = yield configuration
     mine = Manager(
         name=options.manager,
         operation="Apply",
         api_version=resource.api_version,
         time=timestamp(registry.clock.now()),
         subresource=subresource,
-        fields=encode_fields(claimed),
+        fields=claimed,
     )
     old = registry.store.get(resource.storage_key, namespace, name)
     if old is None:
@@ -67,8 +75,8 @@ def apply_object(
         config["metadata"].pop("resourceVersion", None)
         return registry.create(resource, namespace, config, options, managers=(mine,)), True
     _check_preconditions(resource, old, config["metadata"])
-    obj, managers = _applied(registry.layout(resource), resource, old, config, mine, force=force)
-    entry = registry.replace(
+    obj, managers = yield partial(_applied, layout, resource, old, config, mine, force=force)
+    entry = yield from registry.replace(
         resource, old, obj, options, subresource=subresource, managers=managers
     )
     return entry, False

@@ -1,10 +1,9 @@
-"""The patch verb: read, patch, then write as an update would, all in one step.
-
-Reading and writing are atomic here, so there is no retry loop as in a server with remote storage.
-"""
+"""The patch verb: read, patch, then write as an update would."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Literal, TypeAlias
 
 from kubesched.api import field_errors
@@ -28,6 +27,7 @@ from kubesched.playground.registry.patching.json_patch import apply_json_patch
 from kubesched.playground.registry.patching.strategic import apply_strategic_patch
 from kubesched.playground.registry.representation import encoder_for
 from kubesched.playground.registry.rest_storage import NO_OPTIONS, RestStorage, WriteOptions
+from kubesched.playground.registry.steps import Steps
 from kubesched.playground.storage.store import Entry
 
 PatchKind: TypeAlias = Literal["merge", "strategic", "json"]
@@ -38,18 +38,29 @@ def patch_object(
     resource: ResourceInfo,
     namespace: str,
     name: str,
-    patch: Json,
+    read: Callable[[], Json],
     kind: PatchKind,
     options: WriteOptions = NO_OPTIONS,
     *,
     subresource: str = "",
     validation: FieldValidation = "Ignore",
-) -> tuple[Entry, list[str]]:
-    """Patch an object or one of its subresources; returns the entry and warnings."""
+) -> Steps[tuple[Entry, list[str]]]:
+    """Patch an object or a subresource with what `read` returns; returns entry and warnings."""
+    patch = yield read
     old = registry.get(resource, namespace, name)
     if subresource == "scale":
         patched = apply_patch(resource, scale.scale_of(resource, old.obj), patch, kind)
         return scale.update(registry, resource, namespace, name, patched, options), []
+    patched, warnings = yield partial(_patched, resource, old, patch, kind, validation)
+    _check_identity(registry, resource, old, patched["metadata"])
+    writing = registry.replace(resource, old, patched, options, subresource=subresource)
+    return (yield from writing), warnings
+
+
+def _patched(
+    resource: ResourceInfo, old: Entry, patch: Json, kind: PatchKind, validation: FieldValidation
+) -> tuple[JsonObject, list[str]]:
+    """The patched object in its stored form, and warnings. Pure."""
     document = _document(resource, old, patch)
     try:
         patched = apply_patch(resource, document, patch, kind)
@@ -62,11 +73,8 @@ def patch_object(
     check_values(body, patched)
     if b"null" in body:
         patched = strip_nulls_of(resource, patched)
-    warnings = _check_result(resource, name, patched, body, validation)
-    _check_identity(registry, resource, old, patched["metadata"])
-    return registry.replace(
-        resource, old, to_stored(resource, patched), options, subresource=subresource
-    ), warnings
+    warnings = _check_result(resource, old.obj["metadata"]["name"], patched, body, validation)
+    return to_stored(resource, patched), warnings
 
 
 def _document(resource: ResourceInfo, old: Entry, patch: Json) -> JsonObject:

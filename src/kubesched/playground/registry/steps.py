@@ -1,0 +1,48 @@
+"""Verbs in steps: generators that yield pure functions and are sent what these return.
+
+Run `at_once`, a verb is one synchronous call. Run `apart`, other requests go on while a thread
+computes, so another write may overtake it, and it starts again from the newer object.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator
+from typing import Any, TypeAlias, TypeVar
+
+from kubesched.base.errors import Conflict
+
+T = TypeVar("T")
+Steps: TypeAlias = Generator[Callable[[], Any], Any, T]
+
+
+class Overtaken(Conflict):
+    """The object has changed between two steps."""
+
+
+def at_once(steps: Steps[T]) -> T:
+    result = None
+    while True:
+        try:
+            work = steps.send(result)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]  # what the generator returns
+        result = work()
+
+
+async def apart(begin: Callable[[], Steps[T]], lock: asyncio.Lock, attempts: int = 5) -> T:
+    """Computes one function at a time; makes as many attempts as upstream's patches."""
+    steps, result = begin(), None
+    while True:
+        try:
+            work = steps.send(result)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        except Overtaken:
+            attempts -= 1
+            if not attempts:
+                raise
+            steps, result = begin(), None
+        else:
+            async with lock:
+                result = await asyncio.to_thread(work)
