@@ -31,9 +31,8 @@ class SizedCache(dict[Hashable, V]):
         with self._lock:
             if self.held + size > self._limit:
                 self.clear()
-            if key not in self:
-                self[key] = value
-                self.held += size
+            self[key] = value
+            self.held += size
 
     def clear(self) -> None:
         super().clear()

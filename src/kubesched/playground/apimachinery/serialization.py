@@ -12,9 +12,7 @@ from kubesched.playground.apimachinery.objects import Json, JsonObject, decode
 
 MAX_BODY_BYTES = 3 * 1024 * 1024  # upstream's limit for a request body
 MAX_VALUES = 25_000
-"""Maximum values in a body or patched object. Merging, validation and field ownership visit each of
-them. Definitions, the largest objects in use, have about 20,000.
-"""
+"""Maximum values in a body or patched object. Definitions, the largest in use, have 20,000."""
 MAX_DEPTH = 500
 """Maximum levels of nesting: code that visits objects is recursive. Python has a limit, too, but
 since 3.14 it depends on the size of the stack.

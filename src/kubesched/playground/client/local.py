@@ -167,8 +167,7 @@ class LocalApi:
             self._options,
             subresource=subresource,
         )
-        entry, _warnings = at_once(steps)
-        return entry.obj
+        return at_once(steps)[0].obj
 
     def patch_object(
         self,

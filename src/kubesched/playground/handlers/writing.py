@@ -39,8 +39,7 @@ _PATCH_KINDS: dict[str, PatchKind] = {
 _PATCH_TYPES = ", ".join([*_PATCH_KINDS, "application/apply-patch+yaml"])
 _APPLY_TYPE = "application/apply-patch+yaml"
 _MAX_MANAGER_LENGTH = 128
-SMALL_BYTES = 16 * 1024
-"""Patches, and owned fields of objects, up to this size take some milliseconds."""
+SMALL_BYTES = 16 * 1024  # of a patch, or of an object's owned fields: some milliseconds
 STORED_ONLY = "{kind}: stored, nothing acts on it here"
 
 
@@ -101,8 +100,8 @@ def update(call: Call) -> ApiResponse:
 
 def is_costly(call: Call) -> bool:
     """Whether a patch is large, or that of a large object, to judge by its owned fields."""
-    where = call.target.resource.storage_key, call.namespace, call.target.name
-    old = call.registry.store.get(*where)
+    target, store = call.target, call.registry.store
+    old = store.get(target.resource.storage_key, call.namespace, target.name)
     owned = sum(len(manager.fields) for manager in old.managers) if old is not None else 0
     return max(len(call.request.body), owned) > SMALL_BYTES
 
@@ -137,8 +136,7 @@ def patch(call: Call) -> Steps[ApiResponse]:
 
 
 def _read_patch(body: bytes, kind: PatchKind) -> object:
-    # Nulls mean removal here, so the body is decoded with them.
-    try:
+    try:  # nulls mean removal here, so the body is decoded with them
         return decode_raw_json(body, 4 * MAX_OPERATIONS if kind == "json" else 0)
     except BadRequest as error:
         raise BadRequest(f"error decoding patch: {error.message}") from None

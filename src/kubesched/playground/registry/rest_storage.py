@@ -344,12 +344,12 @@ class RestStorage:
         if causes:
             raise invalid(resource, obj["metadata"]["name"], causes)
         if managers is None:
-            managers = yield partial(
-                self._after_update, resource, old, obj, options, subresource, sent
-            )
-        name, namespace = obj["metadata"]["name"], obj["metadata"].get("namespace", "")
-        if self.get(resource, namespace, name) is not old:
-            raise Overtaken(stale(resource, name).message)
+            after = self._after_update
+            managers = yield partial(after, resource, old, obj, options, subresource, sent)
+        known = old.obj["metadata"]
+        if self.get(resource, known.get("namespace", ""), known["name"]) is not old:
+            why = stale(resource, known["name"])
+            raise Overtaken(why.message, details=why.details)
         self._check(resource, obj, old.obj, subresource, options)
         return self._finish(resource, old, obj, options, managers)
 
@@ -511,7 +511,6 @@ class RestStorage:
         subresource: str,
         sent: Json = None,
     ) -> tuple[Manager, ...]:
-        """The managers of the new version; `sent` are those that the client states."""
         managers = old.managers if sent is None else parse_managers(sent)
         if not options.manager:
             return managers

@@ -1,7 +1,7 @@
 """Verbs in steps: generators that yield pure functions and are sent what these return.
 
-Run `at_once`, a verb is one synchronous call. Run `apart`, other requests go on while a thread
-computes, so another write may overtake it, and it starts again from the newer object.
+Run `at_once`, a verb is one synchronous call. Run `apart`, it computes in a thread while other
+requests go on, and starts again if the object changes meanwhile.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def at_once(steps: Steps[T]) -> T:
 
 
 async def apart(begin: Callable[[], Steps[T]], lock: asyncio.Lock, attempts: int = 5) -> T:
-    """Computes one function at a time; makes as many attempts as upstream's patches."""
+    """Makes as many attempts as upstream's patches."""
     steps, result = begin(), None
     while True:
         try:
@@ -39,8 +39,7 @@ async def apart(begin: Callable[[], Steps[T]], lock: asyncio.Lock, attempts: int
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
         except Overtaken:
-            attempts -= 1
-            if not attempts:
+            if not (attempts := attempts - 1):
                 raise
             steps, result = begin(), None
         else:

@@ -13,7 +13,7 @@ import asyncio
 import random
 from collections.abc import Awaitable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from kubesched.api.times import TimeError, parse_duration
 from kubesched.base.clock import Clock
@@ -43,6 +43,7 @@ from kubesched.playground.registry.steps import apart, at_once
 if TYPE_CHECKING:
     from kubesched.playground.storage.journal import SqliteJournal
 
+Answer: TypeAlias = ApiResponse | Awaitable[ApiResponse]
 log = get_logger(__name__)
 
 
@@ -74,7 +75,7 @@ class ApiServer:
         response = self.respond(request)
         return response if isinstance(response, ApiResponse) else await response
 
-    def respond(self, request: ApiRequest) -> ApiResponse | Awaitable[ApiResponse]:
+    def respond(self, request: ApiRequest) -> Answer:
         """Respond at once, if nothing has to be computed in a thread or to become durable."""
         try:
             response = self._dispatch(request)
@@ -86,9 +87,7 @@ class ApiServer:
             return response
         return self._settle(request, response)
 
-    async def _settle(
-        self, request: ApiRequest, response: ApiResponse | Awaitable[ApiResponse]
-    ) -> ApiResponse:
+    async def _settle(self, request: ApiRequest, response: Answer) -> ApiResponse:
         """Wait until the response reflects only durable writes; an error if storage failed.
 
         While the disk is full, reads are answered from memory, which may include writes in flight.
@@ -106,7 +105,7 @@ class ApiServer:
             return response if is_read and self._journal.is_full else failure(error)
         return response
 
-    def _dispatch(self, request: ApiRequest) -> ApiResponse | Awaitable[ApiResponse]:
+    def _dispatch(self, request: ApiRequest) -> Answer:
         request.user = self.access.effective_user(request.user, request.headers)
         path = request.path
         if "timeout=" in request.query:
@@ -129,7 +128,7 @@ class ApiServer:
             return self._discovery.answer(request)
         raise unknown_path()
 
-    def _dispatch_resource(self, request: ApiRequest) -> ApiResponse | Awaitable[ApiResponse]:
+    def _dispatch_resource(self, request: ApiRequest) -> Answer:
         target = parse_target(request.path, self.registry.catalog)
         call = Call(self.registry, request, target, Query(request.query))
         method = request.method

@@ -337,5 +337,5 @@ def test_defaults_of_many_items_are_bounded():
     few = {"l": [{} for _ in range(10)]}
     fill_defaults(schema, few)
     assert len(few["l"][9]["a"]) == 1_000
-    with pytest.raises(RequestEntityTooLarge, match="25000 values from defaults"):
+    with pytest.raises(RequestEntityTooLarge, match="limit is 25000 values"):
         fill_defaults(schema, {"l": [{} for _ in range(10_000)]})

@@ -228,8 +228,7 @@ def _collect_unknown(
             if key in known:
                 _collect_unknown(known[key], item, here, paths)
             elif len(paths) < 100:  # Upstream: strict decoding reports no more.
-                # Names three times as long are never close, and comparing them takes long.
-                is_long = len(key) > 3 * max(map(len, known), default=0)
+                is_long = len(key) > 3 * max(map(len, known), default=0)  # none is close then
                 paths[here] = "" if is_long else next(iter(get_close_matches(key, known, 1)), "")
     elif ref.shape == "list" and isinstance(value, list):
         assert ref.item is not None

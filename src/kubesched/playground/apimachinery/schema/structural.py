@@ -121,16 +121,13 @@ def _default(schema: JsonObject, room: list[int]) -> Json:
     default = schema.get("default")
     room[0] -= _count(default)
     if room[0] < 0:
-        raise RequestEntityTooLarge(
-            f"Request entity too large: limit is {MAX_VALUES} values from defaults"
-        )
+        raise RequestEntityTooLarge(f"Request entity too large: limit is {MAX_VALUES} values")
     return copy_json(default)
 
 
 def _count(value: Json) -> int:
-    if isinstance(value, dict):
-        value = list(value.values())
-    return 1 + sum(map(_count, value)) if isinstance(value, list) else 1
+    items = value.values() if isinstance(value, dict) else value
+    return 1 + sum(map(_count, items)) if isinstance(value, dict | list) else 1
 
 
 def _whole(schema: JsonObject, value: Json) -> Json:
@@ -163,7 +160,6 @@ def predecessor_of(name: str, old: object) -> object:
 
 
 def _by_keys(schema: JsonObject, items: object) -> dict[bytes, JsonObject]:
-    """The objects of a map list by the values of its keys, the first of those that are alike."""
     if schema.get("x-kubernetes-list-type") != "map" or not isinstance(items, list):
         return {}
     return {_keys_of(schema, item): item for item in reversed(items) if isinstance(item, dict)}

@@ -40,8 +40,7 @@ _STATEFUL_SET_MUTABLE = (
 )
 _ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
 _NEEDS_INDEXED = "requires indexed completion mode"
-MAX_INDEXES = 100_000
-"""Completions of an Indexed Job, whose controller keeps a set. Upstream keeps ranges: 2^31."""
+MAX_INDEXES = 100_000  # of an Indexed Job, as a set; upstream keeps ranges, and allows 2^31
 
 
 def _counts(spec: JsonObject, *fields: str) -> Problems:
