@@ -24,7 +24,7 @@ from kubesched.plugins.dynamic_resources.structured import (
 )
 from kubesched.plugins.inter_pod_affinity import plugin as inter_pod_affinity
 from kubesched.scheduler import decisions
-from kubesched.scheduler.classes import pod_classes
+from kubesched.scheduler.classes import pod_classes, signature
 from kubesched.testing import make_node, make_pod
 
 MANY = 60
@@ -63,6 +63,7 @@ def small_caches(monkeypatch):
         assert getattr(module, limit) <= 10_000
         monkeypatch.setattr(module, limit, SMALL)
     monkeypatch.setattr(inter_pod_affinity, "_MATCHED_BYTES_LIMIT", 128 * SMALL)
+    monkeypatch.setattr(signature, "SIGNATURES_BYTES_LIMIT", 128 * SMALL)
     for module, limit in ((node_pools, "_NUMBERS_LIMIT"), (allocated_state, "_VERSIONS_LIMIT")):
         assert getattr(module, limit) <= 1 << 16, "there may be one for each of many nodes"
         monkeypatch.setattr(module, limit, SMALL)
