@@ -6,7 +6,7 @@ Field selectors support only the fields that Kubernetes offers for a kind, and r
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from kubesched.api import field_selectors
 from kubesched.api import selectors as label_selectors
@@ -19,14 +19,16 @@ Predicate: TypeAlias = Callable[[JsonObject], bool]
 FieldReader: TypeAlias = Callable[[JsonObject], str]
 
 
+MAX_PARTS = 200
+"""Requirements and values of a selector: each object of a list may be compared with all of them."""
+P = TypeVar("P")
+
+
 def compile_label_selector(text: str) -> Predicate | None:
     """The predicate of a label selector; None if it selects everything."""
     if not text.strip():
         return None
-    try:
-        matches = label_selectors.parse(text).matches
-    except SelectorError as error:
-        raise BadRequest(str(error)) from None
+    matches = _parsed(label_selectors.parse, text).matches
     return lambda obj: matches(obj["metadata"].get("labels"))
 
 
@@ -34,20 +36,20 @@ def compile_field_selector(resource: ResourceInfo, text: str) -> Predicate | Non
     """The predicate of a field selector, over stored objects; None if it selects everything."""
     if not text.strip():
         return None
-    try:
-        requirements = field_selectors.parse(text).requirements
-    except SelectorError as error:
-        raise BadRequest(str(error)) from None
     tests = [
         (_field_reader(resource, requirement.field), requirement.value, requirement.is_equal)
-        for requirement in requirements
+        for requirement in _parsed(field_selectors.parse, text).requirements
     ]
-    if len(tests) == 1:
-        read, wanted, is_equal = tests[0]
-        if is_equal:
-            return lambda obj: read(obj) == wanted
-        return lambda obj: read(obj) != wanted
     return lambda obj: all((read(obj) == wanted) is is_equal for read, wanted, is_equal in tests)
+
+
+def _parsed(parse: Callable[[str], P], text: str) -> P:
+    if text.count(",") >= MAX_PARTS:
+        raise BadRequest(f"the selector has more than {MAX_PARTS} requirements and values")
+    try:
+        return parse(text)
+    except SelectorError as error:
+        raise BadRequest(str(error)) from None
 
 
 def combine(*predicates: Predicate | None) -> Predicate | None:
