@@ -29,6 +29,7 @@ from kubesched.client.pool import HttpTransport
 from kubesched.client.rest import RestClient
 from kubesched.config import features
 from kubesched.playground.cluster import ClusterSettings, EmbeddedCluster
+from kubesched.playground.handlers.exchange import ApiResponse
 from kubesched.playground.server.api_server import ApiServer
 from kubesched.testing.control_plane import ASSETS_VARIABLE, control_plane, find_assets
 
@@ -61,29 +62,15 @@ class Intercepted(ApiServer):
         """
         server.__class__ = cls
         server.judge = judge
-        server.held = {}
 
     def respond(self, request):
         given = self.judge(request, lambda: super(Intercepted, self).respond(request))
         response, event = given if isinstance(given, tuple) else (given, None)
-        if event is not None and not event.is_set():
-            self.held[id(response)] = response, event
-        return response
+        return response if event is None or event.is_set() else self._held(response, event)
 
-    @property
-    def is_settled(self):
-        return not self.held and super().is_settled
-
-    async def settle(self, request, response):
-        if id(response) in self.held:
-            # Kept beside its event until the end, also if the caller hangs up: another response
-            # could get its id.
-            _response, event = self.held[id(response)]
-            try:
-                await event.wait()
-            finally:
-                del self.held[id(response)]
-        return await super().settle(request, response)
+    async def _held(self, response, event):
+        await event.wait()
+        return response if isinstance(response, ApiResponse) else await response
 
 
 @dataclass
