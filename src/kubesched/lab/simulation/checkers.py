@@ -136,8 +136,7 @@ class Checkers:
         why = overcommitment(self._rooms[node_name], self._accountable(uid, node_name))
         if why is not None:
             self._complain(
-                "no node is over its allocatable",
-                f"{key_of_manifest(pod)} to {node_name}: {why}",
+                "no node is over its allocatable", f"{key_of_manifest(pod)} to {node_name}: {why}"
             )
 
         self._check_volumes(pod, node.obj)

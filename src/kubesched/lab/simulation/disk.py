@@ -36,11 +36,7 @@ class Disk:
     """Numbered files and scheduled failures."""
 
     def __init__(
-        self,
-        options: DiskOptions,
-        random: Random,
-        census: Census,
-        now: Callable[[], float],
+        self, options: DiskOptions, random: Random, census: Census, now: Callable[[], float]
     ) -> None:
         self.options = options
         self.files: dict[int, _File] = {}

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
+from itertools import chain
+
 from kubesched.api.core_v1 import Pod
 from kubesched.api.names import key_of_manifest
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.groups.states import GroupKey, GroupStates, group_of, is_gang, min_count
-from kubesched.framework.handle import Handle
-from kubesched.framework.interfaces import (
-    Plugin,
-    PostBindPlugin,
-    PreBindPlugin,
-    ReservePlugin,
+from kubesched.framework.groups.states import (
+    Group,
+    GroupKey,
+    GroupStates,
+    HierarchyError,
+    group_of,
+    key_of_group,
+    min_count,
 )
+from kubesched.framework.handle import Handle
+from kubesched.framework.interfaces import Plugin, PostBindPlugin, PreBindPlugin, ReservePlugin
 from kubesched.framework.status import Status
 from kubesched.lab.simulation.audit import Complain, SilentAuditor
 from kubesched.lab.simulation.cluster import GROUPS, SimulatedCluster
@@ -52,25 +59,36 @@ def make_gang_auditor(auditor: type[SilentAuditor], complain: Complain) -> type[
 
         def permit(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
             super().permit(state, pod, node_name)
-            key, listers, known = group_of(pod), self.handle.listers, self.handle.groups
-            assert listers is not None, "a scheduler has listers"
+            key, known = group_of(pod), self.handle.groups
             assert known is not None, "it has groups"
             if key is None:
                 return None
-            mine = known.state(key)  # listers are ahead while an extender is awaited
-            group = None if mine is None else mine.group
-            (held := self._held.setdefault(key, set())).add(pod.metadata.uid)
-            members = {o.metadata.uid: o for o in listers.of(Pod).list() if group_of(o) == key}
-            placed = {
-                uid for uid, other in members.items() if other.spec.node_name or uid in self._bound
-            } | {  # a deletion is parked while an extender is awaited
-                info.uid
-                for _row, info in self.handle.table.all_pods()
-                if group_of(info.pod) == key and info.uid not in members
-            }
-            if group is None or not is_gang(group) or len(held | placed) >= min_count(group):
-                self._complete |= held
+            self._held.setdefault(key, set()).add(pod.metadata.uid)
+            leaves: Iterable[GroupKey] = (key,)
+            with suppress(HierarchyError):  # without its group it is not let through
+                *_, root = known.ancestors(key)
+                # Of a tree that is ready even members of a gang that is not go on, as upstream: one
+                # that lost a member at Permit.
+                leaves = known.leaves(key_of_group(root)) if self._is_ready(root, known) else ()
+            for leaf in leaves:
+                self._complete |= self._held.get(leaf, set())
             return None
+
+        def _is_ready(self, group: Group, known: GroupStates) -> bool:
+            key = key_of_group(group)
+            if key.is_composite:
+                ready = sum(self._is_ready(child, known) for child in known.children(key))
+                return ready >= min_count(group)
+            listers = self.handle.listers  # ahead while an extender is awaited, unlike groups
+            assert listers is not None, "a scheduler has listers"
+            members = {o.metadata.uid: o for o in listers.of(Pod).list() if group_of(o) == key}
+            held = self._held.get(key, set()).union(
+                uid for uid, other in members.items() if other.spec.node_name or uid in self._bound
+            )
+            table = self.handle.table  # deletions of pods are parked while an extender is awaited
+            placed = chain(*map(dict.values, (*table.pods, *table.ghosts.values())))
+            held |= {i.uid for i in placed if group_of(i.pod) == key and i.uid not in members}
+            return len(held) >= min_count(group)
 
         async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
             if group_of(pod) is not None and pod.metadata.uid not in self._complete:

@@ -25,11 +25,7 @@ from kubesched.lab.simulation.trace import SIMULATED, Trace
 TROUBLEMAKER: Final = "SimulationTroublemaker"
 DOORKEEPER: Final = "SimulationDoorkeeper"
 HELD_S: Final = 4.0
-WAYS: Final = {
-    "raise": "raised",
-    "garbage": "returned garbage",
-    "error": "returned an error",
-}
+WAYS: Final = {"raise": "raised", "garbage": "returned garbage", "error": "returned an error"}
 VERDICTS: Final = {
     "allow": "held and allowed",
     "reject": "held and rejected",

@@ -66,12 +66,7 @@ from kubesched.scheduler.algorithm import SchedulingAlgorithm
 from kubesched.scheduler.classes import Best
 from kubesched.scheduler.factory import Assembly
 from kubesched.scheduler.groups.conditions import wish_of
-from kubesched.scheduler.groups.group_cycle import (
-    GroupCycles,
-    GroupRejected,
-    Results,
-    failure_of,
-)
+from kubesched.scheduler.groups.group_cycle import GroupCycles, GroupRejected, Results, failure_of
 from kubesched.scheduler.groups.parts import GroupScheduler
 from kubesched.scheduler.groups.queued_group import QueuedGroup
 from kubesched.scheduler.http_extender import make_extenders
@@ -287,9 +282,7 @@ class SecondLook:
     # -- one group ---------------------------------------------------------------------------------
 
     async def decide_group(
-        self,
-        run: Callable[[], Awaitable[tuple[Results, Status]]],
-        root: GroupNode,
+        self, run: Callable[[], Awaitable[tuple[Results, Status]]], root: GroupNode
     ) -> tuple[Results, Status]:
         """Run the decision about a group and compare its outcome."""
         echo = Echo()

@@ -33,10 +33,7 @@ NETWORK = "network"
 INSTANT = "instant"
 """Volumes provisioned immediately, in any zone."""
 DRIVER = StorageDriver(
-    name="csi.example.com",
-    storage_class=NETWORK,
-    is_default=False,
-    volumes_per_node=3,
+    name="csi.example.com", storage_class=NETWORK, is_default=False, volumes_per_node=3
 )
 _CAST = (VolumeBinder.name, VolumeProtection.name, CsiPublisher.name, Provisioner.name)
 

@@ -62,11 +62,7 @@ def requests(random: Random) -> JsonObject:
 def _pod(name: str, random: Random) -> JsonObject:
     container = {"name": "c", "image": "app", "resources": {"requests": requests(random)}}
     return {
-        "metadata": {
-            "name": name,
-            "namespace": "default",
-            "labels": {"app": random.choice(APPS)},
-        },
+        "metadata": {"name": name, "namespace": "default", "labels": {"app": random.choice(APPS)}},
         "spec": {"containers": [container]},
     }
 
