@@ -1,6 +1,6 @@
 """What simulated schedulers tell the API server, compared with what they decided.
 
-The second look compares decisions, and not what becomes of them: conditions, nominations, events,
+The second look compares decisions, not their consequences: conditions, nominations, events,
 evictions. Here every outcome is noted where it is handed over (a failed attempt, victims to be
 evicted), and when all is quiet the API server has to show it. Since a write may be lost while
 faults strike, only what was handed over after the last fault is demanded.

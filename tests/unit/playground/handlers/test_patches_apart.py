@@ -50,7 +50,7 @@ class Gate:
             result = function(*args, **options)
             if threading.get_ident() != self.main:
                 self.loop.call_soon_threadsafe(self.reached.put_nowait, name)
-                assert self.opened.acquire(timeout=60), "nobody opened the gate"
+                assert self.opened.acquire(timeout=60), "the gate was not opened"
             return result
 
         return wait_and_compute
