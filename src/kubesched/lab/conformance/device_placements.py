@@ -48,10 +48,7 @@ class DeviceCluster:
     def __init__(self, placement: DevicePlacement, gates: FeatureGates = DEFAULT_GATES) -> None:
         self._client = _RecordingClient()
         self._cluster = Cluster(
-            placement.without_devices(),
-            gates,
-            clock=ManualClock(NOW),
-            client=self._client,
+            placement.without_devices(), gates, clock=ManualClock(NOW), client=self._client
         )
         listers = self._cluster.listers
         for objects in (

@@ -21,11 +21,7 @@ _NODE_LABEL_VALUES = {
 
 def namespaces() -> Json:
     """The namespaces of pods, with labels for selectors."""
-    return {
-        "default": {"env": "prod"},
-        "other": {"env": "test", "team": "a"},
-        "third": {},
-    }
+    return {"default": {"env": "prod"}, "other": {"env": "test", "team": "a"}, "third": {}}
 
 
 def pod_labels(random: Random) -> Json:

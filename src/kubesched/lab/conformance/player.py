@@ -88,11 +88,7 @@ class Player:
     """Deadline for a pod whose victims are gone."""
 
     def __init__(
-        self,
-        client: RestClient,
-        pods: Pods,
-        volumes: Volumes,
-        scenario: Sequence,
+        self, client: RestClient, pods: Pods, volumes: Volumes, scenario: Sequence
     ) -> None:
         self._client = client
         self._pods = pods

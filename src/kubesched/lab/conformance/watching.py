@@ -19,12 +19,7 @@ from kubesched.client.patch import merge_patch
 from kubesched.client.rest import RestClient
 from kubesched.plugins.helper.volumes.claims import is_fully_bound
 from kubesched.testing.control_plane import ControlPlaneError
-from kubesched.testing.volume_controller import (
-    bound_to,
-    made_for,
-    meant_by,
-    wants_volume,
-)
+from kubesched.testing.volume_controller import bound_to, made_for, meant_by, wants_volume
 
 R = TypeVar("R", bound=Record)
 

@@ -137,10 +137,7 @@ def _amounts(row: Row, what: str) -> dict[str, RawQuantity]:
     for column, value in (("cpus", cpus), ("memory", memory)):
         if not 0 <= value <= 1000:
             raise row.error(f"{what}.{column}", f"{value:g} is not a share of a machine")
-    return {
-        "cpu": f"{round(cpus * CPUS_MILLI)}m",
-        "memory": round(memory * MEMORY_BYTES),
-    }
+    return {"cpu": f"{round(cpus * CPUS_MILLI)}m", "memory": round(memory * MEMORY_BYTES)}
 
 
 @dataclass(slots=True)

@@ -18,13 +18,7 @@ import numpy.typing as npt
 
 from kubesched.api.core_v1 import Node, Pod
 from kubesched.framework.cycle_state import CycleState
-from kubesched.framework.events import (
-    Action,
-    ClusterEvent,
-    ClusterEventWithHint,
-    Hint,
-    Resource,
-)
+from kubesched.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, Resource
 from kubesched.framework.interfaces import EnqueueExtensions, FilterPlugin, Plugin, ReservePlugin
 from kubesched.framework.nodes.columns import Mask
 from kubesched.framework.nodes.node_table import NodeTable

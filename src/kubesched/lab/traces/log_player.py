@@ -59,12 +59,7 @@ from kubesched.insight.recording.segments import RecordingError
 from kubesched.insight.state.memory import NoEvents, PretendingClient
 from kubesched.insight.state.virtual_loop import VirtualLoop, run_virtual
 from kubesched.insight.state.watching import ask_for_informers, connect
-from kubesched.lab.traces.played_calls import (
-    Gates,
-    PlayedCalls,
-    PlayedExtender,
-    no_network,
-)
+from kubesched.lab.traces.played_calls import Gates, PlayedCalls, PlayedExtender, no_network
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.scheduler.checkpoint import SchedulerState
 from kubesched.scheduler.factory import Assembly, Dependencies, assemble

@@ -28,10 +28,7 @@ class Meter:
     """Measures one replay."""
 
     def __init__(
-        self,
-        assembly: Assembly,
-        ends_s: float,
-        gpus: GpuFragmentation | None = None,
+        self, assembly: Assembly, ends_s: float, gpus: GpuFragmentation | None = None
     ) -> None:
         self._table = assembly.table
         self._queue = assembly.scheduler.queue

@@ -66,9 +66,7 @@ class PodMaker:
 
 
 def _spec(
-    amounts: Mapping[str, RawQuantity],
-    priority: int,
-    node_label: tuple[str, Sequence[str]] | None,
+    amounts: Mapping[str, RawQuantity], priority: int, node_label: tuple[str, Sequence[str]] | None
 ) -> PodSpec:
     affinity = None
     if node_label is not None:

@@ -278,11 +278,7 @@ class _Player:
     """One replay."""
 
     def __init__(
-        self,
-        trace: Trace,
-        cell: Cell,
-        world: ReplayedCluster,
-        on_bound: Callable[[Pod], None],
+        self, trace: Trace, cell: Cell, world: ReplayedCluster, on_bound: Callable[[Pod], None]
     ) -> None:
         self._on_bound = on_bound
         self._trace = trace

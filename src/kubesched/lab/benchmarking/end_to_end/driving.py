@@ -20,15 +20,9 @@ from kubesched.base.errors import KubeschedError, NotFound
 from kubesched.insight.state.memory import MemoryListers
 from kubesched.lab.benchmarking import operations as ops
 from kubesched.lab.benchmarking.device_claims import allocated_claims
-from kubesched.lab.benchmarking.end_to_end.creating import (
-    Creator,
-)
+from kubesched.lab.benchmarking.end_to_end.creating import Creator
 from kubesched.lab.benchmarking.end_to_end.decision_profile import DecisionProfile
-from kubesched.lab.benchmarking.end_to_end.measuring import (
-    UsageLog,
-    measurement,
-    until_settled,
-)
+from kubesched.lab.benchmarking.end_to_end.measuring import UsageLog, measurement, until_settled
 from kubesched.lab.benchmarking.end_to_end.metric_pages import MetricPage
 from kubesched.lab.benchmarking.end_to_end.observing import BindingObserver, StalledError
 from kubesched.lab.benchmarking.end_to_end.planes import Plane

@@ -25,10 +25,7 @@ from kubesched.lab.benchmarking.end_to_end.observing import observed_bindings
 from kubesched.lab.benchmarking.end_to_end.planes import Plane, embedded_plane, real_plane
 from kubesched.lab.benchmarking.results import RunResult
 from kubesched.lab.benchmarking.workload_files import Workload
-from kubesched.lab.contestants import (
-    Contestant,
-    running,
-)
+from kubesched.lab.contestants import Contestant, running
 from kubesched.testing.control_plane import Assets
 
 EMBEDDED = "embedded"
