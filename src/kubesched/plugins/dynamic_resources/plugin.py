@@ -374,11 +374,15 @@ class DynamicResources(
             if is_generated and (owner is None or owner.uid != group.metadata.uid):
                 continue
             if found.status.allocation is not None and is_reserved_for(found, pod, of_groups=True):
-                self._binder.remove_reservation(found, group.metadata)
+                if self.handle.rehearsed is None:
+                    self._binder.remove_reservation(found, group.metadata)
                 return GROUP_CLAIM_UNRESERVED
         return None
 
     def _spawn(self, work: Coroutine[Any, Any, object], what: str) -> None:
+        if self.handle.rehearsed is not None:
+            work.close()
+            return
         assert self.handle.spawn is not None, "deallocation needs `spawn` for its API calls"
         self.handle.spawn(work, what)
 

@@ -12,6 +12,7 @@ from kubesched.api.meta import OwnerReference
 from kubesched.api.resource_v1 import ResourceClaim
 from kubesched.api.scheduling_v1beta1 import PodGroup, PodGroupResourceClaimStatus
 from kubesched.framework.interfaces import PreBindPlugin
+from kubesched.framework.preemption.executor import rehearse
 from kubesched.framework.status import Code, Status
 
 GATE = "DRAWorkloadResourceClaims"
@@ -157,6 +158,26 @@ def test_a_deallocation_that_is_never_started_is_closed():
         world.settle()
         assert dropped == ["deallocation for pod default/p1"]
         assert world.devices() == ["old"]
+
+
+@pytest.mark.parametrize(
+    ("held", "told"),
+    [
+        (allocated(), "deallocation"),
+        (allocated("n1", [reference()]), "ResourceClaim unreserved for PodGroup"),
+    ],
+)
+def test_a_rehearsal_frees_nothing(held, told):
+    """What `explain` tries has no effects, and leaves no coroutine that is never awaited."""
+    with Claims(1, claims=[held], gates=GATE, config=WITHOUT_PREEMPTION) as world:
+        (framework,) = world.assembly.frameworks.values()
+        before = world.claim()
+        world.group("g", 2, resourceClaims=[ENTRY])
+        world.pods("g", "p1", "p2", resourceClaims=[ENTRY])
+        with rehearse(framework.handle):
+            world.settle()
+        assert told in world.group_says("g")[2]
+        assert world.claim() is before
 
 
 def test_a_claim_that_only_a_trial_allocated_is_not_written():
