@@ -128,12 +128,12 @@ class Decided(NamedTuple):
         return ""
 
 
-def is_due(number: int, nodes: int) -> bool:
+def is_due(number: int, nodes: int, pods: int) -> bool:
     """Whether this decision of a process is compared: fewer in large worlds, where they cost more.
 
-    With up to seven nodes, all of them are.
+    With up to seven nodes and 63 pods, all of them are.
     """
-    return number <= ALL or number % max(1, nodes // 4) == 0
+    return number <= ALL or number % max(1, nodes // 4, pods // 32) == 0
 
 
 class SecondLook:
@@ -236,7 +236,8 @@ class SecondLook:
         """A core for an attempt that begins; None if it is not compared."""
         self.count += 1
         self._struck, self.candidates = self._mischief(), []
-        if not is_due(self.count, self._live.table.node_count) or (
+        pods = len(self._listers.of(Pod).list())
+        if not is_due(self.count, self._live.table.node_count, pods) or (
             self.has_extenders and self._is_recorded
         ):
             return None
