@@ -1,6 +1,4 @@
-"""`kubesched explain` with an account that may not list every kind: the playground decides by its
-roles.
-"""
+"""Commands with an account that may not list every kind: the playground decides by its roles."""
 
 from __future__ import annotations
 
@@ -98,3 +96,24 @@ async def test_a_verdict_that_needs_no_such_kind_says_nothing_of_it(cluster, tmp
     code, said, _ = await explained(tmp_path, cluster, "a")
     assert code == 0
     assert said.startswith("default/a: never. ")
+
+
+async def test_a_page_says_what_it_may_not_list(cluster, tmp_path):
+    kubeconfig = tmp_path / "viewer.yaml"
+    kubeconfig.write_bytes(await kubeconfig_of_viewer(cluster))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "kubesched", "page", "--kubeconfig", str(kubeconfig)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    async with asyncio.timeout(PATIENCE_S):
+        note = (await process.stderr.readline()).decode()
+        process.terminate()
+        out, _ = await process.communicate()
+    assert note.startswith("still waiting for the cluster: no complete list within 10 s of: ")
+    for resource in FORBIDDEN:
+        name = resource.partition(".")[0]
+        assert f'cannot list resource "{name}"' in note
+    assert (process.returncode, out) == (143, b"")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -138,9 +138,15 @@ def recording_source(
 
 @contextlib.asynccontextmanager
 async def watched_source(
-    kubeconfig: str, context: str, config: KubeSchedulerConfiguration | None, gates: FeatureGates
+    kubeconfig: str,
+    context: str,
+    config: KubeSchedulerConfiguration | None,
+    gates: FeatureGates,
+    on_wait: Callable[[str], None],
 ) -> AsyncIterator[Source]:
     """A live cluster, watched with the scheduler's informers; nothing is scheduled.
+
+    `on_wait` hears what the server does not list, for as long as that lasts.
 
     Raises:
         CredentialsError: no cluster is configured, or its credentials cannot be used.
@@ -158,7 +164,7 @@ async def watched_source(
         app = SchedulerApp(
             watching, gates, connections.main, connections.recorder, calls=PretendingClient()
         )
-        watches = group.create_task(_watch(app), name="page watches")
+        watches = group.create_task(_watch(app, on_wait), name="page watches")
         await app.synced.wait()
         title = f"cluster at {connection.host}:{connection.port}"
         try:
@@ -178,9 +184,9 @@ async def watched_source(
             watches.cancel()
 
 
-async def _watch(app: SchedulerApp) -> None:
+async def _watch(app: SchedulerApp, on_wait: Callable[[str], None]) -> None:
     async with asyncio.TaskGroup() as group:
-        await app.start_informers(group)
+        await app.start_informers(group, on_wait)
 
 
 def _new_nodes(

@@ -39,7 +39,7 @@ from kubesched.scheduler.http_extender import make_extenders
 
 log = get_logger(__name__)
 
-SYNC_REPORT_S = 30.0
+SYNC_REPORT_S = 10.0
 """Interval at which a hanging start logs what it waits for. It keeps waiting for the API server."""
 
 
@@ -126,8 +126,13 @@ class SchedulerApp:
             log.info("Sync completed")
             await self.schedule()
 
-    async def start_informers(self, group: asyncio.TaskGroup) -> None:
-        """Start watching, and return once every handler has synced."""
+    async def start_informers(
+        self, group: asyncio.TaskGroup, on_wait: Callable[[str], None] | None = None
+    ) -> None:
+        """Start watching, and return once every handler has synced.
+
+        `on_wait` hears what is still missing.
+        """
         self.informers.start(group)
         while True:
             try:
@@ -135,6 +140,8 @@ class SchedulerApp:
                 break
             except DeadlineExceeded as error:
                 log.warning("Still waiting for the state of the cluster", err=error)
+                if on_wait is not None:
+                    on_wait(str(error))
         log.info("Handlers synced", v=3)
         self.synced.set()
 

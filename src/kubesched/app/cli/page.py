@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import os
 import secrets
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from kubesched.app.cli.sources import (
     load_configuration,
     load_state,
 )
+from kubesched.base.visible import visible
 
 if TYPE_CHECKING:
     from kubesched.insight.page.serving import ServedPage
@@ -75,9 +77,13 @@ async def _source(args: argparse.Namespace) -> AsyncIterator[Source]:
         yield await asyncio.to_thread(page_sources.state_source, state, config, gates)
     else:
         async with page_sources.watched_source(
-            args.kubeconfig, args.context, config, gates
+            args.kubeconfig, args.context, config, gates, _still_waiting
         ) as source:
             yield source
+
+
+def _still_waiting(what: str) -> None:
+    print(visible(f"still waiting for the cluster: {what}"), file=sys.stderr, flush=True)
 
 
 @contextlib.asynccontextmanager
