@@ -6,13 +6,14 @@ live tables it takes only how nodes are numbered and ordered, so that the same r
 ties in the same way. It evaluates the pod in full, without classes. So a stale column, a kept
 answer, an index, a counter or an assumption shows up, whatever the cause.
 
-Extenders answer the core as they answered the scheduler, if it asks about the same nodes.
+Extenders answer the core as they answered the scheduler, if it asks about the same nodes, and what
+could not be read for a question cannot be read again.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import fields
 from functools import partial
@@ -56,6 +57,7 @@ from kubesched.insight.state.memory import (
 from kubesched.lab.simulation.audit import Complain, WatchedPorts
 from kubesched.lab.simulation.extenders import Said, subject
 from kubesched.lab.simulation.placeable import OTHER_KINDS
+from kubesched.playground.apimachinery.objects import JsonObject
 from kubesched.plugins.dynamic_resources.claim_tracker import ClaimTracker
 from kubesched.plugins.dynamic_resources.plugin import STATE as DEVICES
 from kubesched.plugins.dynamic_resources.structured.allocated_state import holds_the_same
@@ -162,6 +164,7 @@ class SecondLook:
         self._struck = 0
         self.candidates: list[Candidate] = []
         """Whose victims the scheduler evicts in this attempt."""
+        self._echo = Echo([])
         self.count = self.compared = 0
         self._last: Core | None = None
 
@@ -187,6 +190,8 @@ class SecondLook:
                 if executor is not None:
                     executor.start_for = partial(self._start, executor.start_for)
                     executor.delete = partial(self._delete, executor.delete)
+        for extender in getattr(cycle._extended, "_extenders", ()):
+            extender._arguments = partial(self._arguments, extender._arguments)
 
     def _start(
         self, start: Callable[..., None], candidate: Candidate, preemptor: OnBehalfOf
@@ -201,18 +206,22 @@ class SecondLook:
             self._complain("no victim is evicted twice", key_of(victim.metadata))
         return delete(victim, preemptor)
 
+    async def _arguments(
+        self, read: Callable[..., Awaitable[JsonObject]], pod: Pod, nodes: Sequence[Node]
+    ) -> JsonObject:
+        """What an extender is told. The core must not read what could not be read here.
+
+        # Upstream: after a failure while the nominated node is tried, all nodes are searched.
+        """
+        try:
+            return await read(pod, nodes)
+        except KubeschedError as error:
+            self._echo.said.append(("", pod.metadata.uid, error))
+            raise
+
     @property
     def _is_recorded(self) -> bool:
         return self._live.scheduler._flight is not None
-
-    @property
-    def is_disturbed(self) -> bool:
-        """Whether a plugin did something at random in this attempt."""
-        return self._mischief() != self._struck
-
-    @property
-    def has_extenders(self) -> bool:
-        return bool(self._config.extenders)
 
     # -- one decision ------------------------------------------------------------------------------
 
@@ -224,26 +233,25 @@ class SecondLook:
         pod: PodInfo,
     ) -> Assumed | Failed | Awaitable[Assumed | Failed]:
         """Run an attempt and compare its outcome."""
-        echo = Echo()
-        core = self._begin(echo)
+        core = self._begin()
         if core is None:
             return run()
-        said = self._said()
         tried, self._live.scheduler.cycle.algorithm.ranking = pod.pod, None
-        return then(run(), self._compare, core, framework.profile_name, state, tried, echo, said)
+        return then(run(), self._compare, core, framework.profile_name, state, tried)
 
-    def _begin(self, echo: Echo) -> Core | None:
+    def _begin(self) -> Core | None:
         """A core for an attempt that begins; None if it is not compared."""
+        self._echo = Echo(self._said())
         self.count += 1
         self._struck, self.candidates = self._mischief(), []
         pods = len(self._listers.of(Pod).list())
         if not is_due(self.count, self._live.table.node_count, pods) or (
-            self.has_extenders and self._is_recorded
+            self._config.extenders and self._is_recorded
         ):
             return None
         if len(self._live.scheduler.event_gate):
             return None  # parked events: the stores are ahead of the tables
-        return self.core(echo)
+        return self.core()
 
     def _compare(
         self,
@@ -251,31 +259,26 @@ class SecondLook:
         profile: str,
         state: CycleState,
         pod: Pod,
-        echo: Echo,
-        said: Said,
         outcome: Assumed | Failed,
     ) -> Assumed | Failed | Awaitable[Assumed | Failed]:
-        is_broken = isinstance(outcome, Failed) and not isinstance(outcome.status.error, FitError)
-        if self.is_disturbed or (is_broken and self.has_extenders) or self._has_moved_on(core):
-            return outcome  # a request failed, to an extender or for a pod to tell it about
-        echo.said = said
+        if self._may_differ(core):
+            return outcome
+        name = pod.metadata.namespace, pod.metadata.name
+        if isinstance(outcome, Failed) and self._listers.of(Pod).get(*name) is not (
+            core.listers.of(Pod).get(*name)
+        ):
+            return outcome  # Upstream: PostFilter reads the pod anew, whose events are parked.
         mine = decided(self._live.scheduler.cycle.algorithm, state, outcome, self.candidates)
         again = decide_again(core, profile, pod)
-        return then(again, self._say, core, pod, mine, echo, outcome)
+        return then(again, self._say, pod, mine, outcome)
 
     def _say(
-        self,
-        core: Core,
-        pod: Pod,
-        mine: Decided,
-        echo: Echo,
-        outcome: Assumed | Failed,
-        again: Decided,
+        self, pod: Pod, mine: Decided, outcome: Assumed | Failed, again: Decided
     ) -> Assumed | Failed:
-        if isinstance(outcome, Failed) and not echo.has_more_to_say:
+        if isinstance(outcome, Failed) and not self._echo.has_more_to_say:
             return outcome  # the extender was not asked, since a victim could not be read
         self.compared += 1
-        why = mine.difference(again) or mine.misheard(echo.heard)
+        why = mine.difference(again) or mine.misheard(self._echo.heard)
         if why:
             self._complain(PROMISE, f"pod {key_of(pod.metadata)}: {why}")
         return outcome
@@ -286,14 +289,12 @@ class SecondLook:
         self, run: Callable[[], Awaitable[tuple[Results, Status]]], root: GroupNode
     ) -> tuple[Results, Status]:
         """Run the decision about a group and compare its outcome."""
-        echo = Echo()
-        core = self._begin(echo)
+        core = self._begin()
         if core is None:
             return await run()
-        echo.said, members = self._said(), _members(root)
+        members = _members(root)
         results, status = await run()
-        is_broken = any(result.status.code is Code.ERROR for result in results.values())
-        if self.is_disturbed or (is_broken and self.has_extenders) or self._has_moved_on(core):
+        if self._may_differ(core):
             return results, status
         mine = decided_group(root, results, self.candidates)
         again = await decide_group_again(core, root.key, members)
@@ -310,23 +311,26 @@ class SecondLook:
 
     # -- the core ----------------------------------------------------------------------------------
 
-    def _has_moved_on(self, core: Core) -> bool:
-        """Whether claims or volumes, whose events are not parked, changed while it was decided.
+    def _may_differ(self, core: Core) -> bool:
+        """Whether a plugin did something at random in this attempt, or claims or volumes changed.
 
-        # Upstream: Reserve reads them anew (`AssumePodVolumes`).
+        # Upstream: Reserve reads them anew (`AssumePodVolumes`); their events are not parked.
         """
-        return self.has_extenders and any(
-            set(map(id, self._listers.of(kind).list()))
-            != set(map(id, core.listers.of(kind).list()))
-            for kind in OTHER_KINDS
+        return self._mischief() != self._struck or (
+            bool(self._config.extenders)
+            and any(
+                set(map(id, self._listers.of(kind).list()))
+                != set(map(id, core.listers.of(kind).list()))
+                for kind in OTHER_KINDS
+            )
         )
 
-    def core(self, echo: Echo) -> Core | None:
+    def core(self) -> Core | None:
         """A scheduler that knows what this one should know; None, with a complaint, if it cannot.
 
         Assumed pods and nominations are read from their lists, not from what follows from them.
         """
-        live, listers = self._live, self._listers
+        live, listers, echo = self._live, self._listers, self._echo
         random, drawn = Random(), live.scheduler.cycle.algorithm.random
         made = in_memory_scheduler(
             ClusterState("stores"),
@@ -337,9 +341,7 @@ class SecondLook:
             clock=self._clock,
             random=random,
             classes=False,
-            extenders=lambda configured, table: make_extenders(
-                configured, KeptObjects(), table, echo
-            ),
+            extenders=lambda configured, table: make_extenders(configured, echo, table, echo),
             metrics=self._last.assembly.scheduler.metrics if self._last else None,
         )
         self._last = made
@@ -447,21 +449,27 @@ class WatchedGroupCycles(GroupCycles):
         return await self.look.decide_group(run, root)
 
 
-class Echo:
-    """An extender that says again what it said."""
+class Echo(KeptObjects):
+    """An extender that says again what it said, and the objects that can be read for it."""
 
-    def __init__(self) -> None:
-        self.said: Said = []
+    def __init__(self, said: Said) -> None:
+        self.said = said
         self.has_more_to_say = True
         self.heard: list[bytes] = []
         """Answers about feasible nodes."""
+
+    async def pod(self, pod: Pod) -> JsonObject:
+        _verb, about, answer = self.said[0] if self.said else ("", "", None)
+        if about == pod.metadata.uid and isinstance(answer, Exception):
+            del self.said[0]
+            raise answer
+        return await super().pod(pod)
 
     async def request(self, request: Request) -> Response:
         verb, about = subject(request)
         self.has_more_to_say = bool(self.said)
         if not self.said or self.said[0][1] != about:
-            # Points that the scheduler could not ask for are left out, of one member of a group.
-            raise AskedAnotherThing(f"{verb} {about}, where {self.said[:1]} was asked")
+            raise KubeschedError(f"asked to {verb} {about}, not as before: {self.said[:1]}")
         answer = self.said.pop(0)[2]
         if isinstance(answer, Exception):
             raise answer
@@ -471,10 +479,6 @@ class Echo:
 
     async def aclose(self) -> None:
         """No-op."""
-
-
-class AskedAnotherThing(KubeschedError):
-    """The fresh scheduler asked the extender about other nodes or victims."""
 
 
 def decide_again(core: Core, profile: str, pod: Pod) -> Decided | Awaitable[Decided]:
