@@ -193,12 +193,12 @@ def _print_groups(
 
 
 def _grouped(explanations: Sequence[Explanation]) -> list[list[Explanation]]:
-    """Explanations with equal verdict, reasons and message, in order of first appearance."""
+    """Explanations with equal verdict and reasons, in order of first appearance."""
     groups: dict[object, list[Explanation]] = {}
     for explanation in explanations:
         story = (
             explanation.verdict,
-            explanation.message,
+            explanation.preemption is not None,
             tuple((r.plugin, r.reason, r.detail, r.nodes) for r in explanation.reasons),
             tuple((w.code, w.what) for w in explanation.waiting_for),
             explanation.nodes.feasible,

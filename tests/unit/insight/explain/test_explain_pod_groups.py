@@ -281,5 +281,19 @@ def test_the_command(tmp_path, capsys, words):
     assert "GenericWorkload=true" in capsys.readouterr().err
 
 
+def test_members_with_the_same_story_are_told_together(tmp_path, capsys):
+    """Only one of them is told why by the scheduler; the others why their group is not."""
+    with Groups(1, 1) as world:
+        world.group("g", 4)
+        world.pods("g", *"abcd")
+        world.settle()
+        file = dumped(world, tmp_path)
+    gates = ["--feature-gates", "GenericWorkload=true"]
+    assert main(["explain", "pods", "--from", file, *gates]) == 0
+    printed = capsys.readouterr().out
+    assert "default/a, default/b, default/c, default/d: not now. 2 of 2 nodes" in printed
+    assert printed.count("does not start") == 1
+
+
 def test_kubectl_why_takes_groups():
     assert why_words(["podgroup/g", "-n", "x"]) == ["podgroup", "g", "-n", "x"]
