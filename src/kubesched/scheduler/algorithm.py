@@ -78,6 +78,12 @@ class Feasible:
         return nodes.row_indices() if isinstance(nodes, NodeColumns) else nodes
 
 
+def log_failed_trial(pod: PodInfo, node_name: str, status: Status) -> None:
+    """An error on the nominated node does not fail the attempt: all nodes are searched."""
+    error = status.as_error()
+    log.error("Evaluation failed on nominated node", error, pod=pod.pod, node=node_name)
+
+
 class SchedulingAlgorithm:
     """Places one pod at a time; stores where the next walk over the nodes starts."""
 
@@ -343,6 +349,7 @@ class SchedulingAlgorithm:
             framework, state, pod, NodeColumns(self.table, np.array([row]))
         )
         if result.error is not None:
+            log_failed_trial(pod, node_name, result.error)
             return None
         if result.passing[0]:
             return row

@@ -23,7 +23,12 @@ from kubesched.framework.nodes.views import BareColumns, NodeColumns
 from kubesched.framework.runtime import Framework
 from kubesched.framework.runtime.pre_filter import PreFilterOutcome
 from kubesched.framework.status import Code, Status, error_status, unresolvable, unschedulable
-from kubesched.scheduler.algorithm import Feasible, ScheduleResult, SchedulingAlgorithm
+from kubesched.scheduler.algorithm import (
+    Feasible,
+    ScheduleResult,
+    SchedulingAlgorithm,
+    log_failed_trial,
+)
 from kubesched.scheduler.host_choice import heap_winner
 
 log = get_logger(__name__)
@@ -90,7 +95,9 @@ class ExtendedAlgorithm:
             if row is not None:
                 alone = Feasible(np.array([row], dtype=np.intp), diagnosis)
                 trial = await self.filter(pod, alone, interested)
-                if not isinstance(trial, Status) and len(trial[0].rows):
+                if isinstance(trial, Status):
+                    log_failed_trial(pod, nominated, trial)
+                elif len(trial[0].rows):
                     return trial
         if outcome.status is not None:
             feasible = self._algorithm.find_nodes_that_fit(framework, state, pod, outcome)

@@ -70,6 +70,16 @@ def test_a_node_that_cannot_be_judged_ends_the_attempt(parallelism):
     assert answer.message == 'running "Broken" filter plugin: it broke'
 
 
+def test_a_nominated_node_that_cannot_be_judged_is_told_and_all_are_searched(caplog):
+    framework, algorithm = world((), {"n2"}, parallelism=1)
+    pod = PodInfo(make_pod("p").nominated("n2").build())
+    answer = algorithm.schedule(framework, CycleState(), pod)
+    assert answer.code is Code.ERROR
+    (record,) = [r for r in caplog.records if r.message == "Evaluation failed on nominated node"]
+    assert record.values["node"] == "n2"
+    assert str(record.values["err"]) == 'running "Broken" filter plugin: it broke'
+
+
 @pytest.mark.parametrize("parallelism", [1, 16])
 def test_a_node_that_is_out_already_need_not_be_judged(parallelism):
     answer = schedule(*world({"n2"}, {"n2"}, parallelism))

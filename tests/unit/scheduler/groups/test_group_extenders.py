@@ -12,6 +12,7 @@ from group_scenarios import Groups
 
 from kubesched.base.errors import KubeschedError
 from kubesched.framework.extenders import ExtenderFilterResult
+from kubesched.testing import make_pod
 
 
 class Refusing(Accepting):
@@ -70,6 +71,22 @@ def test_an_extender_that_fails_fails_the_group():
         assert world.nodes_of("a", "b") == ["", ""]
         assert assumed(world) == 0
         assert "connection refused" in world.message("a")
+
+
+def test_an_extender_that_fails_for_the_nominated_node_is_asked_about_all(caplog):
+    class OnceBroken(Accepting):
+        def answer(self, pod: Any, names: list[str]) -> ExtenderFilterResult:
+            if len(self.asked) == 1:
+                raise KubeschedError("connection refused")
+            return super().answer(pod, names)
+
+    extender = OnceBroken()
+    with cluster(extender, 4, 4) as world:
+        world.add(make_pod("p").nominated("n2").build())
+        world.settle()
+        assert world.node_of("p")
+    assert [names for _, names in extender.asked] == [["n2"], ["n1", "n2"]]
+    assert "Evaluation failed on nominated node" in caplog.messages
 
 
 def test_events_wait_until_the_group_is_decided():
