@@ -14,12 +14,7 @@ from collections.abc import Mapping
 
 from kubesched.base.errors import ConfigError, ConnectFailed, DeadlineExceeded, FieldProblem
 from kubesched.client.connection import HttpConnection
-from kubesched.client.proxy import (
-    Proxy,
-    TunnelProtocol,
-    parse_proxy_url,
-    proxy_from_environment,
-)
+from kubesched.client.proxy import Proxy, TunnelProtocol, parse_proxy_url, proxy_from_environment
 from kubesched.client.tls_context import TlsSettings, build_context
 from kubesched.client.transport import ConnectionConfig
 
@@ -28,11 +23,7 @@ class Dialer:
     """Connects to one server."""
 
     def __init__(
-        self,
-        config: ConnectionConfig,
-        *,
-        connect_s: float,
-        environ: Mapping[str, str] = os.environ,
+        self, config: ConnectionConfig, *, connect_s: float, environ: Mapping[str, str] = os.environ
     ) -> None:
         if config.scheme not in ("http", "https"):
             raise ConfigError(

@@ -39,12 +39,7 @@ from typing import Protocol, runtime_checkable
 from kubesched.base.clock import Clock
 from kubesched.base.errors import AlreadyExists, ApiError, KubeschedError, NotFound
 from kubesched.base.logs import get_logger
-from kubesched.client.event_series import (
-    EventEntry,
-    EventKey,
-    Reporter,
-    identity_of,
-)
+from kubesched.client.event_series import EventEntry, EventKey, Reporter, identity_of
 from kubesched.client.retry import Done, Rest
 from kubesched.client.transport import StartedRequest
 
@@ -399,9 +394,7 @@ class EventBroadcaster:
             return True
         except KubeschedError as error:
             log.error(
-                "Unable to write event (may retry after sleeping)",
-                error,
-                event=entry.described(),
+                "Unable to write event (may retry after sleeping)", error, event=entry.described()
             )
             return False
         self._written += 1

@@ -163,11 +163,7 @@ class ExecPlugin(RenewedIdentity):
         spec: dict[str, Any] = {"interactive": False}
         if self._config.provide_cluster_info:
             spec["cluster"] = cluster.to_json()
-        info = {
-            "kind": "ExecCredential",
-            "apiVersion": self._config.api_version,
-            "spec": spec,
-        }
+        info = {"kind": "ExecCredential", "apiVersion": self._config.api_version, "spec": spec}
         try:
             return msgspec.json.encode(info).decode()
         except (TypeError, ValueError, RecursionError) as error:

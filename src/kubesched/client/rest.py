@@ -410,12 +410,7 @@ class RestClient:
         encode = codec.encode
         body = (
             b'{"apiVersion":"v1","kind":"Binding","metadata":{"name":%b,"namespace":%b,"uid":%b},"target":{"kind":"Node","name":%b}}'
-            % (
-                encode(name),
-                encode(namespace),
-                encode(uid),
-                encode(node_name),
-            )
+            % (encode(name), encode(namespace), encode(uid), encode(node_name))
         )
         return self._post(target, body, self._write_headers)
 
@@ -463,11 +458,7 @@ class RestClient:
         return await response.read()
 
     async def _write(
-        self,
-        method: str,
-        target: str,
-        body: bytes,
-        headers: HeaderBlock | None = None,
+        self, method: str, target: str, body: bytes, headers: HeaderBlock | None = None
     ) -> bytes:
         response: Response = await self._caller.send(
             Request(

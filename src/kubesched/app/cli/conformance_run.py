@@ -86,13 +86,7 @@ def main(args: argparse.Namespace) -> int:
     assets = find_assets(args.assets)
     with tempfile.TemporaryDirectory(prefix="kubesched-conformance-") as folder:
         settings = ConformanceSettings(
-            assets,
-            Path(folder),
-            args.sequences,
-            args.pods,
-            args.seed,
-            args.first,
-            args.groups,
+            assets, Path(folder), args.sequences, args.pods, args.seed, args.first, args.groups
         )
         try:
             report = run_loop(_run(settings, args))

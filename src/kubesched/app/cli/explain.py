@@ -18,10 +18,7 @@ from collections.abc import Sequence
 
 from kubesched.app.cli.options import add_options, add_output
 from kubesched.app.cli.parsing import did_you_mean, usage_error
-from kubesched.app.cli.sources import (
-    add_configuration,
-    add_state_source,
-)
+from kubesched.app.cli.sources import add_configuration, add_state_source
 
 DESCRIPTION = """\
 Say why a pod is pending, or why it is where it is, by asking every plugin about every node.

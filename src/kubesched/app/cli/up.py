@@ -193,10 +193,7 @@ def _kubeconfig_path(data_dir: Path | None, name: str) -> Path:
 
 
 async def _up(
-    settings: PlaygroundSettings,
-    args: argparse.Namespace,
-    began: float,
-    reloader: Reloader | None,
+    settings: PlaygroundSettings, args: argparse.Namespace, began: float, reloader: Reloader | None
 ) -> int:
     from kubesched.app.playground import playground
 

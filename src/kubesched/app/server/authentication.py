@@ -57,11 +57,7 @@ class Authenticator:
     """Authenticates requests."""
 
     def __init__(
-        self,
-        trust: Callable[[], Trust],
-        tokens: TokenReviewer | None,
-        *,
-        clock: Clock,
+        self, trust: Callable[[], Trust], tokens: TokenReviewer | None, *, clock: Clock
     ) -> None:
         self._trust = trust
         self._tokens = tokens
@@ -218,8 +214,5 @@ class TokenReviewer:
             return None
         user = status.user
         return User(
-            name=user.username,
-            groups=user.groups or (),
-            uid=user.uid,
-            extra=user.extra or {},
+            name=user.username, groups=user.groups or (), uid=user.uid, extra=user.extra or {}
         )

@@ -100,10 +100,7 @@ class StatusPage:
 
 
 def negotiated(
-    request: PageRequest,
-    kind: str,
-    page: str,
-    fields: Callable[[], dict[str, Plain]],
+    request: PageRequest, kind: str, page: str, fields: Callable[[], dict[str, Plain]]
 ) -> Response:
     """Text, unless the client asks for the structured kind with group, version and `as`."""
     structured: dict[str, Callable[[dict[str, Plain]], bytes]] = {

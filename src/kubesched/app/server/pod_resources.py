@@ -8,13 +8,7 @@ from typing import Final
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.quantity import QuantityError
-from kubesched.api.resources import (
-    CPU,
-    HUGE_PAGES_PREFIX,
-    MEMORY,
-    limit_amounts,
-    request_amounts,
-)
+from kubesched.api.resources import CPU, HUGE_PAGES_PREFIX, MEMORY, limit_amounts, request_amounts
 from kubesched.base.logs import get_logger
 from kubesched.base.metrics.instruments import escape_value, format_number
 

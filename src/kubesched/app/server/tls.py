@@ -33,11 +33,7 @@ OLD_VERSIONS: Final = ("VersionTLS10", "VersionTLS11")
 CURVES: Final = {23: "prime256v1", 24: "secp384r1", 25: "secp521r1", 29: "X25519"}
 """Go's numbers to OpenSSL's names."""
 
-_TLS13: Final = (
-    "TLS_AES_128_GCM_SHA256",
-    "TLS_AES_256_GCM_SHA384",
-    "TLS_CHACHA20_POLY1305_SHA256",
-)
+_TLS13: Final = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
 CIPHERS: Final[Mapping[str, str]] = {
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256": "ECDHE-ECDSA-AES128-SHA256",
@@ -187,9 +183,7 @@ def _names_of(files: NamedCertKey) -> tuple[tuple[str, bool], ...]:
 Named = Sequence[tuple[tuple[tuple[str, bool], ...], ssl.SSLContext]]
 
 
-def _chooser(
-    named: Named,
-) -> Callable[[ssl.SSLObject, str | None, ssl.SSLContext], int | None]:
+def _chooser(named: Named) -> Callable[[ssl.SSLObject, str | None, ssl.SSLContext], int | None]:
     """Exact names before patterns, then flag names before certificate names, then first to last."""
 
     def choose(connection: ssl.SSLObject, host: str | None, _default: ssl.SSLContext) -> None:

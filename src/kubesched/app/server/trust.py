@@ -90,11 +90,7 @@ class TrustSource:
     def _warn_about_missing_lookup(self) -> None:
         where = "in configmap/extension-apiserver-authentication in kube-system, so {} won't work."
         for is_given, name, what in (
-            (
-                self._options.client_ca_file,
-                "client-ca-file",
-                "client certificate authentication",
-            ),
+            (self._options.client_ca_file, "client-ca-file", "client certificate authentication"),
             (
                 self._options.requestheader_client_ca_file,
                 "requestheader-client-ca-file",

@@ -25,10 +25,7 @@ class User:
         if AUTHENTICATED in self.groups or self.name == ANONYMOUS.name:
             return self
         return User(
-            name=self.name,
-            groups=(*self.groups, AUTHENTICATED),
-            uid=self.uid,
-            extra=self.extra,
+            name=self.name, groups=(*self.groups, AUTHENTICATED), uid=self.uid, extra=self.extra
         )
 
     def cache_key(self) -> tuple[object, ...]:

@@ -374,9 +374,7 @@ class Reflector(Generic[T]):
         self._opened_at = self._clock.monotonic()
         try:
             async with self._source.watch(
-                resource_version="",
-                timeout_s=self._watch_timeout_s(),
-                send_initial_events=True,
+                resource_version="", timeout_s=self._watch_timeout_s(), send_initial_events=True
             ) as watch:
                 # Separate functions: the list must not live as long as the watch, nor as the error
                 # that ends it.
