@@ -36,6 +36,10 @@ PRESERVE = "x-kubernetes-preserve-unknown-fields"
 EMBEDDED = "x-kubernetes-embedded-resource"
 INT_OR_STRING = "x-kubernetes-int-or-string"
 _IDENTITY = ("apiVersion", "kind", "metadata")
+MAX_EFFORT = 2_000_000
+"""Of a validation: ten for a value against a schema, one for each choice, and for each character of
+choices that are listed.
+"""
 NO_PREDECESSOR = object()
 """The old value of anything that is created or that an update adds."""
 
@@ -146,11 +150,12 @@ def problems_of(
     Values that an update does not change are not validated again, because the schema may have
     changed.
     """
+    room = [MAX_EFFORT]
     problems = [required(name) for name in schema.get("required") or () if name not in obj]
     for name, member in (schema.get("properties") or {}).items():
         if name in obj and name not in _IDENTITY:
-            problems += _problems(member, obj[name], name, predecessor_of(name, old))
-    problems += _combinations(schema, obj, "")
+            problems += _problems(member, obj[name], name, room, predecessor_of(name, old))
+    problems += _combinations(schema, obj, "", room)
     return problems
 
 
@@ -170,27 +175,34 @@ def _keys_of(schema: JsonObject, item: Json) -> bytes:
     return encode([item.get(key) for key in keys]) if isinstance(item, dict) else b""
 
 
+def _take(room: list[int], effort: int) -> None:
+    room[0] -= effort
+    if room[0] < 0:
+        raise RequestEntityTooLarge("Request entity too large: its schema asks for too much work")
+
+
 def _problems(
-    schema: JsonObject, value: Json, path: str, old: object = NO_PREDECESSOR
+    schema: JsonObject, value: Json, path: str, room: list[int], old: object = NO_PREDECESSOR
 ) -> list[FieldError]:
+    _take(room, 10 + len(schema.get("required") or ()))
     if value is None and schema.get("nullable"):
         # Upstream: null is never a valid enum value, even where it is listed.
-        return _enum(schema, value, path)
+        return _enum(schema, value, path, room)
     if old is not NO_PREDECESSOR and value == old:
         return []
     mistyped = _type_problem(schema, value, path)
     if mistyped is not None:
         return [mistyped]
-    problems = _enum(schema, value, path)
+    problems = _enum(schema, value, path, room)
     if isinstance(value, str):
         problems += _text(schema, value, path)
     elif isinstance(value, int | float) and not isinstance(value, bool):
         problems += _number(schema, value, path)
     elif isinstance(value, list):
-        problems += _list(schema, value, path, old)
+        problems += _list(schema, value, path, room, old)
     elif isinstance(value, dict):
-        problems += _object(schema, value, path, old)
-    return [*problems, *_combinations(schema, value, path)]
+        problems += _object(schema, value, path, room, old)
+    return [*problems, *_combinations(schema, value, path, room)]
 
 
 def _type_of(value: Json) -> str:
@@ -220,11 +232,16 @@ def _type_problem(schema: JsonObject, value: Json, path: str) -> FieldError | No
     return type_invalid(path, actual, f'{path} in body must be of type {wanted}: "{actual}"')
 
 
-def _enum(schema: JsonObject, value: Json, path: str) -> list[FieldError]:
+def _enum(schema: JsonObject, value: Json, path: str, room: list[int]) -> list[FieldError]:
     choices = schema.get("enum")
-    if choices is None or (value is not None and any(_equal(value, choice) for choice in choices)):
+    if choices is None:
         return []
-    return [not_supported(path, value, [_shown(choice) for choice in choices])]
+    _take(room, len(choices))
+    if value is not None and any(_equal(value, choice) for choice in choices):
+        return []
+    shown = [_shown(choice) for choice in choices]
+    _take(room, sum(map(len, shown)))
+    return [not_supported(path, value, shown)]
 
 
 def _shown(choice: Json) -> str:
@@ -273,7 +290,9 @@ def _number(schema: JsonObject, value: float, path: str) -> Iterator[FieldError]
         yield invalid(path, value, f"{path} in body should be {words} {high}")
 
 
-def _list(schema: JsonObject, value: list[Any], path: str, old: object) -> Iterator[FieldError]:
+def _list(
+    schema: JsonObject, value: list[Any], path: str, room: list[int], old: object
+) -> Iterator[FieldError]:
     if "maxItems" in schema and len(value) > schema["maxItems"]:
         yield too_many(path, len(value), schema["maxItems"])
     if "minItems" in schema and len(value) < schema["minItems"]:
@@ -284,7 +303,7 @@ def _list(schema: JsonObject, value: list[Any], path: str, old: object) -> Itera
         known = _by_keys(schema, old)
         for index, item in enumerate(value):
             before = known.get(_keys_of(schema, item), NO_PREDECESSOR)
-            yield from _problems(items, item, f"{path}[{index}]", before)
+            yield from _problems(items, item, f"{path}[{index}]", room, before)
     yield from list(_duplicates(schema, value, path))
 
 
@@ -303,7 +322,9 @@ def _duplicates(schema: JsonObject, value: list[Any], path: str) -> Iterator[Fie
         seen.add(identity)
 
 
-def _object(schema: JsonObject, value: JsonObject, path: str, old: object) -> Iterator[FieldError]:
+def _object(
+    schema: JsonObject, value: JsonObject, path: str, room: list[int], old: object
+) -> Iterator[FieldError]:
     if "maxProperties" in schema and len(value) > schema["maxProperties"]:
         yield too_many(path, len(value), schema["maxProperties"])
     if "minProperties" in schema and len(value) < schema["minProperties"]:
@@ -316,25 +337,27 @@ def _object(schema: JsonObject, value: JsonObject, path: str, old: object) -> It
     for name, member in value.items():
         known = properties.get(name, additional)
         if isinstance(known, dict):
-            yield from _problems(known, member, f"{path}.{name}", predecessor_of(name, old))
+            yield from _problems(known, member, f"{path}.{name}", room, predecessor_of(name, old))
 
 
-def _combinations(schema: JsonObject, value: Json, path: str) -> Iterator[FieldError]:
+def _combinations(
+    schema: JsonObject, value: Json, path: str, room: list[int]
+) -> Iterator[FieldError]:
     for part in schema.get("allOf") or ():
-        yield from _problems(part, value, path)
+        yield from _problems(part, value, path, room)
     choices = schema.get("anyOf")
-    if choices and not any(not _problems(choice, value, path) for choice in choices):
+    if choices and not any(not _problems(choice, value, path, room) for choice in choices):
         detail = f'"{path}" must validate at least one schema (anyOf)'
         yield invalid("<nil>", "", detail)
     choices = schema.get("oneOf")
     if choices:
-        count = sum(not _problems(choice, value, path) for choice in choices)
+        count = sum(not _problems(choice, value, path, room) for choice in choices)
         if count != 1:
             verdict = f"Found {count} valid alternatives" if count else "Found none valid"
             detail = f'"{path}" must validate one and only one schema (oneOf). {verdict}'
             yield invalid("<nil>", "", detail)
     forbidden = schema.get("not")
-    if forbidden is not None and not _problems(forbidden, value, path):
+    if forbidden is not None and not _problems(forbidden, value, path, room):
         yield invalid("<nil>", "", f'"{path}" must not validate the schema (not)')
 
 
