@@ -357,4 +357,7 @@ def outside_look() -> Iterator[None]:
             (Executor, "start_for", evicted),
         ):
             patches.enter_context(patch.object(owner, name, function))
-        yield
+        try:
+            yield
+        finally:
+            current.clear()  # frozen with what refers to it, it would keep the world for good

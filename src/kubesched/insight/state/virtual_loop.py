@@ -20,6 +20,7 @@ from contextvars import ContextVar
 from typing import Any, NoReturn, TypeVar
 
 from kubesched.base.errors import KubeschedError
+from kubesched.insight.state.collector import collector_paused
 
 T = TypeVar("T")
 
@@ -322,14 +323,11 @@ def clear_garbage() -> None:
     gc.freeze()
 
 
+@collector_paused()
 def run_virtual(main: Callable[[VirtualLoop], Coroutine[Any, Any, T]]) -> T:
     """Run a coroutine function to its end in a new virtual loop."""
-    was_enabled = gc.isenabled()
-    gc.disable()
     loop = VirtualLoop()
     try:
         return loop.run_until_complete(main(loop))
     finally:
         loop.finish()
-        if was_enabled:
-            gc.enable()

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from kubesched.insight.state.collector import collector_paused
 from kubesched.insight.state.virtual_loop import (
     SimulationStuck,
     VirtualLoop,
@@ -43,6 +44,7 @@ class SimulationResult:
         return self.violation is None
 
 
+@collector_paused()  # else it goes through the whole world before that is garbage
 def simulate(
     seed: int,
     make_process: ProcessFactory,
