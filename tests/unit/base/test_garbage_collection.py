@@ -28,6 +28,13 @@ def cycle():
     return one
 
 
+@pytest.fixture(autouse=True)
+def frozen_again():
+    """Freeze what a test thawed, or collections in later tests go through all that stays."""
+    yield
+    gc.freeze()
+
+
 @pytest.fixture
 def collection():
     before = gc.get_threshold(), list(gc.callbacks)
