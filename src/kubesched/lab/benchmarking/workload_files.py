@@ -330,11 +330,11 @@ class _Reader:
 
     def _with_absolute_paths(self, op: AnyOp, path: str, node: Node) -> AnyOp:
         changes: dict[str, object] = {}
-        for member in structs.fields(op):
-            value = getattr(op, member.name)
-            if member.name.endswith("template_path") and value:
-                self._check_file(value, f"{path}.{member.encode_name}", node)
-                changes[member.name] = self._absolute(value)
+        for name, encoded in zip(op.__struct_fields__, op.__struct_encode_fields__, strict=True):
+            value = getattr(op, name)
+            if name.endswith("template_path") and value:
+                self._check_file(value, f"{path}.{encoded}", node)
+                changes[name] = self._absolute(value)
         return structs.replace(op, **changes) if changes else op
 
     def _absolute(self, path: str) -> str:
