@@ -7,7 +7,6 @@ every number as one word.
 from __future__ import annotations
 
 import ast
-import inspect
 import json
 import os
 import re
@@ -379,13 +378,13 @@ def test_every_table_of_the_program_is_among_them(folder, monkeypatch, capsys):
     table = terminal.table
 
     def recorded(*args, **kwargs):
-        caller = inspect.stack()[1]
+        caller = sys._getframe(1)
         printed.update(
             (file, line)
             for file, line in sites
-            if file == Path(caller.filename).name
-            and line <= caller.lineno
-            and line == max(at for name, at in sites if name == file and at <= caller.lineno)
+            if file == Path(caller.f_code.co_filename).name
+            and line <= caller.f_lineno
+            and line == max(at for name, at in sites if name == file and at <= caller.f_lineno)
         )
         table(*args, **kwargs)
 
