@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kubesched.client.informers.store import Index, Store
+from kubesched.client.informers.store import Store
 from kubesched.client.pool import HttpTransport
 from kubesched.framework.nodes.views import NodeColumns
 from kubesched.plugins.helper.volumes.attached_volumes import AttachedVolumes
@@ -22,18 +22,14 @@ def check_pool(pool: HttpTransport) -> None:
     assert all(connection in pool._open for connection in idle), "an idle one is unknown"
 
 
-def keys_by_value(index: Index) -> dict[str, set[str]]:
-    return {value: set(keys) for value, keys in index._keys_by_value.items()}
-
-
 def check_store(store: Store) -> None:
-    """Every index equals a freshly built one."""
-    for name, index in store._indexes.items():
-        fresh = Index(index._function)
-        for key, obj in store._objects.items():
-            fresh.change(key, None, obj)
-        expected = keys_by_value(fresh)
-        assert keys_by_value(index) == expected, f'index "{name}" does not match its objects'
+    """The keys of every namespace equal those of a fresh count."""
+    expected: dict[str, list[str]] = {}
+    for key, obj in store._objects.items():
+        if obj.metadata.namespace:
+            expected.setdefault(obj.metadata.namespace, []).append(key)
+    found = {namespace: list(keys) for namespace, keys in store._keys_by_namespace.items()}
+    assert found == expected, "the namespaces do not match the objects"
 
 
 def check_attached(attached: AttachedVolumes) -> None:

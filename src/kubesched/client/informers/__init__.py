@@ -1,7 +1,7 @@
 """Local caches of API objects, kept current by watches, with client-go's names.
 
     reflector   keeps list and watch going despite failures, and passes changes to one sink
-    store       the objects by key, with indexes
+    store       the objects by key, and by namespace
     informer    applies the reflector's changes to its store and calls handlers, in order
     lister      read access to a store
     factory     one informer per kind; starts, waits for and stops all of them

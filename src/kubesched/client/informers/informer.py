@@ -34,7 +34,7 @@ from kubesched.client.informers.lister import Lister
 from kubesched.client.informers.reflector import ListerWatcher, Reflector, ReflectorSettings
 from kubesched.client.informers.restore import Restore
 from kubesched.client.informers.slices import Slices
-from kubesched.client.informers.store import IndexFunction, Store
+from kubesched.client.informers.store import Store
 
 log = get_logger(__name__)
 
@@ -128,9 +128,6 @@ class Informer(Generic[T]):
             for obj in self.store.values():
                 self._call(handler.on_add, key_of(obj.metadata), obj)
         self._handlers = (*self._handlers, handler)
-
-    def add_index(self, name: str, function: IndexFunction[T]) -> None:
-        self.store.add_index(name, function)
 
     async def run(self) -> None:
         """Never returns; cancel it."""

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from kubesched.api.meta import ApiObject
 from kubesched.api.names import object_key
-from kubesched.client.informers.store import NAMESPACE_INDEX, Store
+from kubesched.client.informers.store import Store
 
 T = TypeVar("T", bound=ApiObject)
 
 
 class Lister(Generic[T]):
-    """Objects by name, by namespace, by index; from memory, so they may lag behind the server."""
+    """Objects by name or namespace; from memory, so they may lag behind the server."""
 
     def __init__(self, store: Store[T]) -> None:
         self.store = store
@@ -32,13 +32,9 @@ class Lister(Generic[T]):
     ) -> list[T]:
         """All objects, or those of a namespace or matching a predicate, in order of arrival."""
         store = self.store
-        objects = store.by_index(NAMESPACE_INDEX, namespace) if namespace else store.values()
+        objects = store.of_namespace(namespace) if namespace else store.values()
         return objects if matches is None else [obj for obj in objects if matches(obj)]
 
     def subscribe(self, listener: Callable[[T | None, T | None], None]) -> Callable[[], None]:
         """`Store.subscribe`: calls back with (old, new); returns a function that unsubscribes."""
         return self.store.subscribe(listener)
-
-    def by_index(self, index: str, value: str) -> Sequence[T]:
-        """The objects for which the index yields this value."""
-        return self.store.by_index(index, value)

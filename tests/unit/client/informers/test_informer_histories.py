@@ -62,9 +62,6 @@ def make_machine(new_collection, new_story):
                 settings=ReflectorSettings(page_size=page_size),
             )
             self.informer.add_event_handler(self.story.handler)
-            self.informer.add_index(
-                "label", lambda pod: sorted((pod.metadata.labels or {}).values())
-            )
             self.task = self.loop.create_task(self.informer.run())
 
         def turn(self, count: int) -> None:
