@@ -15,7 +15,7 @@ from virtual_tests import virtual
 from kubesched.api.meta import OwnerReference
 from kubesched.base.errors import ConnectFailed, Forbidden, StreamEnded
 from kubesched.client.informers.factory import BLIND_AFTER_S, InformerFactory
-from kubesched.client.informers.history import ClusterRestored
+from kubesched.client.informers.history import ClusterRestored, Witness
 from kubesched.client.informers.informer import EventHandler, Informer
 from kubesched.client.informers.reflector import ReflectorSettings
 from kubesched.client.informers.restore import MAX_WAIT_S, Restore
@@ -560,6 +560,15 @@ async def test_change_between_the_newest_one_and_a_bookmark_shows_the_restore(
         assert story.known == shared.pods
 
 
+def test_object_shown_at_the_revision_reached_is_of_another_history(collection):
+    """That change we would know."""
+    known, shown = collection.create("a"), collection.update("a", other="yes")
+    witness = Witness(11, known, is_deletion=False, are_equal=lambda one, other: one == other)
+    assert not witness.agrees_with([shown], reached=11)
+    with pytest.raises(ClusterRestored, match="at revision 11, and the server shows revision 12"):
+        witness.agrees_with([shown], reached=12)
+
+
 @virtual
 async def test_object_that_was_gone_before_the_list_is_no_restore(shared, story, make_clock):
     shared.create("brief")
@@ -640,12 +649,13 @@ async def test_watch_without_a_sign_of_life_is_opened_again(shared, story, make_
 @virtual
 async def test_busy_watch_is_not_checked(collection, story, make_clock):
     collection.create("a")
-    async with following(collection, story, make_clock):
+    async with following(collection, story, make_clock) as informer:
         before = list(collection.requests)
         for number in range(100):
             collection.update("a", number=str(number))
             await asyncio.sleep(SETTINGS.first_check_s / 2)
         assert collection.requests == before
+        assert informer.unconfirmed_s() <= SETTINGS.first_check_s, "every event confirms it"
 
 
 @virtual
