@@ -617,6 +617,10 @@ def test_capacity_follows_its_objects_and_the_nodes():
     assert world.fitting(pod) == {"n1"}
     world.table.set_node(make_node("n2").zone("a").build())
     assert world.fitting(pod) == {"n1", "n2"}
+    world.listers.put(capacity("k", capacity="1Gi"))
+    assert world.fitting(pod) == set(), "no node reaches it any more"
+    world.listers.put(capacity("k", segment=HERE, capacity="1Gi"))
+    assert world.fitting(pod) == {"n1", "n2"}
     world.listers.put(capacity("k", segment=HERE, capacity="1Mi"))
     assert world.fitting(pod) == set()
     world.listers.put(capacity("k", "other", HERE, capacity="1Gi"))

@@ -105,6 +105,14 @@ def test_claims_to_be_provisioned_are_scored_by_the_capacity_they_take(shape, si
     assert scored(plugin, table, pod_with("c")) == expected
 
 
+def test_of_two_capacities_in_reach_the_first_by_name_counts_whichever_came_first():
+    both = [capacity(name, segment={HOSTNAME: "n1"}, capacity="100Gi") for name in ("a", "b")]
+    both[1] = capacity("b", segment={HOSTNAME: "n1"}, capacity="10Gi")
+    for objects in (both, both[::-1]):
+        plugin, table = world(*tracked(*objects), shape=RISING, nodes=("n1", "n2"))
+        assert scored(plugin, table, pod_with("c"))[0] == 10
+
+
 def test_two_claims_of_a_class_share_one_capacity():
     objects = tracked(claim("d", size="50Gi"), *segments("100Gi", "200Gi", "100Gi"), size="50Gi")
     plugin, table = world(*objects, shape=RISING)

@@ -24,7 +24,14 @@ from kubesched.api.core_v1 import Node, PersistentVolume, PersistentVolumeClaim,
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.status import Code
+from kubesched.plugins.volume_binding import binding
 from kubesched.testing import make_node, make_pod
+
+
+@pytest.fixture(autouse=True)
+def _woken(monkeypatch):
+    """A binding must be woken: in time it does not look again by itself."""
+    monkeypatch.setattr(binding, "LOOK_AGAIN_S", 3600)
 
 
 async def waiting(world, pod=None, node="n1"):
@@ -61,6 +68,14 @@ async def test_our_own_write_must_come_back_before_anything_is_believed():
     )  # the volume the watch shows does not name the claim yet, and that is no error
     world.api.show()
     assert await task is None
+
+
+async def test_a_volume_that_is_deleted_before_our_write_came_back_fails_the_binding():
+    world = static()
+    world.api.is_lagging = True
+    task = await waiting(world)
+    world.listers.remove(world.volume("v"))
+    assert await outcome(task) == 'failed to check binding: persistentvolumes "v" not found'
 
 
 async def test_a_volume_that_lost_its_claim_fails_the_binding():

@@ -732,6 +732,24 @@ async def test_a_claim_that_disappears_while_its_conditions_are_waited_for_fails
         await task
 
 
+async def test_a_reservation_that_was_removed_meanwhile_is_not_removed_again():
+    world = World(claim("c"))
+    state = world.reserved("c", result=SLOW)
+    task = asyncio.ensure_future(world.bind(state))
+    await turns()
+    stored = world.stored("c")
+    world.client.store(
+        structs.replace(stored, status=structs.replace(stored.status, reserved_for=[]))
+    )
+    await turns()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    world.client.calls.clear()
+    await world.unreserve(state)
+    assert world.client.calls == []
+
+
 # -- members of a group that share an allocation ---------------------------------------------------
 
 MEMBERS = [

@@ -239,6 +239,17 @@ def test_a_pool_that_was_forgotten_counts_as_changed(monkeypatch):
     assert all(state.pool_version(pool) != before for pool, before in zip(pools, seen, strict=True))
 
 
+def test_a_pool_changes_when_a_device_is_taken_and_when_it_is_free_again():
+    state, pool = AllocatedState(), (DRIVER, "a")
+    versions = [state.pool_version(pool)]
+    for change in (state.add, state.remove):
+        change(share("a"))
+        assert list(state.changed_pools) == [pool]
+        state.changed_pools.clear()
+        versions.append(state.pool_version(pool))
+    assert len(set(versions)) == 3
+
+
 def compared_with_twins(seed):
     """Few kinds of slices in each world, so that nodes are often alike, and almost alike."""
     random = Random(seed)
