@@ -111,6 +111,13 @@ def test_a_plugin_that_is_slow_to_import_is_named(install, monkeypatch, caplog):
     assert record.values["plugin"] == "Installed"
 
 
+@pytest.mark.parametrize("name", ['""', "7"])
+def test_a_plugin_needs_a_text_as_its_name(install, name):
+    install("nameless", PLUGIN.replace('"Installed"', name))
+    with pytest.raises(RegistryError, match='"Installed" has no name: set the class attribute'):
+        installed().get("Installed")
+
+
 def test_a_module_that_exits_is_an_error_of_the_plugin(install):
     install("exiting", "raise SystemExit(3)\n")
     with pytest.raises(RegistryError, match='"Installed" cannot be imported: SystemExit: 3'):

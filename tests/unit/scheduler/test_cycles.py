@@ -7,6 +7,7 @@ manual clock.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -610,3 +611,39 @@ def test_pods_waiting_on_permit_do_not_keep_others_from_being_tried(monkeypatch)
             each.allow("Trouble")
         world.settle()
         assert len(world.client.bindings) == 8
+
+
+def test_pods_waiting_in_pre_bind_do_not_keep_others_from_being_tried(monkeypatch) -> None:
+    monkeypatch.setattr("kubesched.scheduler.scheduler.MAX_BINDINGS", 2)
+    started: list[str] = []
+
+    class Slow(PreBindPlugin):
+        name = "Slow"
+
+        def pre_bind_pre_flight(self, state, pod, node_name):
+            return PreBindPreFlightResult()
+
+        async def pre_bind(self, state, pod, node_name):
+            started.append(pod.metadata.name)
+            await asyncio.Event().wait()
+
+    with Cluster(config=with_plugin("Slow", "preBind"), plugins=[Slow]) as world:
+        world.add(make_node("n0").build(), *(make_pod(f"p{at}").build() for at in range(8)))
+        world.settle()
+        assert len(started) == 8
+
+
+def test_a_pod_that_is_bound_while_it_waits_on_permit_and_is_then_rejected_frees_nothing() -> None:
+    Trouble.at, Trouble.answer = "permit", Wait(10)
+    with harness() as world:
+        world.add(make_node("n0").capacity(cpu="1", memory="1Gi").build())
+        world.add(make_pod("p").cpu("1").build())
+        world.settle()
+        world.add(make_pod("q").cpu("1").build())
+        world.settle()
+        world.bound(world.pod("p"), "n0")
+        world.settle()
+        (waiting,) = world.assembly.waiting_pods
+        waiting.reject("Trouble", "no")
+        world.settle()
+        assert [event[2] for event in world.events] == ["default/q", "default/p"], "q is not tried"

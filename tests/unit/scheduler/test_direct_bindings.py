@@ -111,6 +111,17 @@ def steps_of(recording):
     ]
 
 
+def test_an_answer_lets_a_saturated_scheduler_go_on(world, monkeypatch):
+    """Before the watch shows the binding."""
+    monkeypatch.setattr("kubesched.scheduler.scheduler.MAX_BINDINGS", 1)
+    world.add(make_pod("a").build(), make_pod("b").build())
+    world.settle()
+    ((first, (_pod, _node_name, done)),) = started(world).open.items()
+    done(None)
+    world.settle()
+    assert set(started(world).open) - {first} == {"a", "b"} - {first}
+
+
 def test_a_recorded_scheduler_binds_the_same_way(recorded):
     world, recording = recorded
     scheduler = world.assembly.scheduler

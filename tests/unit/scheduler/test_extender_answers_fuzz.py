@@ -18,13 +18,14 @@ from hypothesis import strategies as st
 from kubesched.api.core_v1 import Node, Pod
 from kubesched.base.errors import (
     ConnectFailed,
+    CredentialsError,
     DeadlineExceeded,
     KubeschedError,
     NotFound,
     StreamEnded,
 )
 from kubesched.client.exchange import BufferedResponse
-from kubesched.client.transport import Request
+from kubesched.client.transport import ConnectionConfig, Request
 from kubesched.config import types
 from kubesched.framework.extenders import Victims
 from kubesched.framework.nodes.node_table import NodeTable
@@ -141,6 +142,37 @@ def extender(talker: Talker, node_name: str = "", **settings: Any) -> HttpExtend
         url_prefix="http://extender.example.com", weight=3, **{**verbs, **settings}
     )
     return HttpExtender(config, AsKept(node_name), NodeTable(), talker)
+
+
+async def test_nodes_are_sent_whole_unless_the_extender_keeps_its_own() -> None:
+    nodes = [make_node("n1").build()]
+    for is_cached, expected in (
+        (True, {"Nodes": None, "NodeNames": ["n1"]}),
+        (False, {"Nodes": {"metadata": {}, "items": [{"metadata": {"name": "n1"}}]}}),
+    ):
+        talker = Talker(answered(200, b"{}"))
+        await extender(talker, node_cache_capable=is_cached).filter(make_pod("p").build(), nodes)
+        body = json.loads(talker.asked[0].body or b"")
+        del body["Pod"]
+        assert body == {"NodeNames": None, **expected}
+
+
+def test_an_extender_is_connected_to_by_its_url() -> None:
+    made: list[ConnectionConfig] = []
+
+    def connect(config: ConnectionConfig) -> Talker:
+        made.append(config)
+        return Talker(answered(200, b""))
+
+    for url in ("http://extender.example.com/prefix", "https://extender.example.com:9443"):
+        config = types.Extender(url_prefix=url)
+        HttpExtender(config, AsKept(), NodeTable(), connect=connect)
+    assert [(each.scheme, each.host, each.port) for each in made] == [
+        ("http", "extender.example.com", 80),
+        ("https", "extender.example.com", 9443),
+    ]
+    with pytest.raises(CredentialsError, match="is not an http or https URL"):
+        HttpExtender(types.Extender(url_prefix="ftp://x"), AsKept(), NodeTable(), connect=connect)
 
 
 @FUZZ

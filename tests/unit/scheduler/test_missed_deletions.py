@@ -28,10 +28,10 @@ def test_a_tombstone_older_than_the_binding_frees_the_node() -> None:
         assert world.client.bindings["default/second"] == "n"
 
 
-def hold_a_place(world: Cluster) -> Pod:
+def hold_a_place(world: Cluster, priority: int = 10) -> Pod:
     """The only node is held for a preemptor, in memory alone; another pod waits for it."""
     world.add(make_node("n").capacity(cpu="1", memory="4Gi").build())
-    preemptor = make_pod("preemptor").cpu("1").priority(10).node_selector(nowhere="x").build()
+    preemptor = make_pod("preemptor").cpu("1").priority(priority).node_selector(nowhere="x").build()
     world.add(preemptor)
     world.settle()
     nominator = world.assembly.scheduler.queue.nominator
@@ -61,3 +61,17 @@ def test_a_nomination_that_the_api_server_never_had_is_given_back_when_it_is_wit
         assert nominator.node_of(preemptor.metadata.uid) == ""
         world.advance(20.0)
         assert world.client.bindings == {"default/other": "n"}
+
+
+def test_a_withdrawn_nomination_is_told_to_no_pod_that_ranks_higher() -> None:
+    """Room held for a less important pod was free to it all the time."""
+    with Cluster() as world:
+        hold_a_place(world, priority=0)
+        world.add(make_pod("higher").cpu("2").priority(1).build())
+        world.settle()
+        before = len(world.events)
+        world.add(make_node("too-small").label("nowhere", "x").capacity(cpu="0").build())
+        world.settle()
+        tried = [event[2] for event in world.events[before:]]
+        assert "default/preemptor" in tried
+        assert "default/higher" not in tried

@@ -305,3 +305,21 @@ def test_a_status_that_changes_no_request_leaves_the_row_clean():
         cache.update_pod(pod, newer)
         assert (cache.table.pod_log.end != before) == is_dirty
         pod = newer
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda cache, pod: cache.assume_pod(PodInfo(pod)),
+        lambda cache, pod: cache.forget_pod(pod),
+        lambda cache, pod: cache.add_pod(pod),
+        lambda cache, pod: cache.update_pod(pod, pod),
+        lambda cache, pod: cache.remove_pod(pod),
+    ],
+    ids=["assume", "forget", "add", "update", "remove"],
+)
+def test_a_pod_without_uid_is_refused(change):
+    cache = Cache(NodeTable())
+    with pytest.raises(CacheError, match="cannot get cache key for pod default/a with empty UID"):
+        change(cache, make_pod("a").uid("").on("n").build())
+    assert cache.pod_count == 0

@@ -199,6 +199,16 @@ def test_pods_are_placed_in_the_order_in_which_trying_all_would_place_them(make_
         assert ours.attempts <= twin.attempts
 
 
+def test_classes_that_are_woken_together_keep_the_order_in_which_they_were_tried_last(make_world):
+    sides = [Side(make_world(registered=register(), max_backoff_s=0), by) for by in (True, False)]
+    history = [("add", ["a", "a", "b", "b"])]
+    history += [("event", kinds, 0, False) for kinds in (["a"], ["a", "b"], ["a", "b"])]
+    history.append(("event", ["a", "b"], 3, False))
+    for _ in play(history, sides):
+        pass
+    assert sides[0].placed == sides[1].placed == ["p3", "p4", "p1"]
+
+
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(steps | overtaken, max_size=12))
 @example([("add", ["a", "a", "a"]), ("in flight", ["a"], ["a"]), ("event", ["a"], 1, False)])
