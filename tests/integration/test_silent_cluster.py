@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,8 @@ async def started(words: list[str], folder: Path, port: int) -> asyncio.subproce
         *("-m", "kubesched", *words, "--kubeconfig", str(kubeconfig)),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
+        # A shell has what it runs in the background ignore SIGINT, and the test with it.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
 
 

@@ -88,7 +88,8 @@ class LocalCluster:
             with request.urlopen(sent, timeout=DEADLINE_S, context=self._tls) as answer:
                 return json.load(answer)
         except error.HTTPError as refused:
-            message = json.load(refused).get("message", refused.reason)
+            with refused:
+                message = json.load(refused).get("message", refused.reason)
             raise KubeschedError(f"{method} {path}: {message}") from None
 
     def create(self, *builders: PodBuilder | NodeBuilder) -> None:

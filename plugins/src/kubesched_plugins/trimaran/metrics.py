@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Generic, NamedTuple, TypeVar
+from urllib.error import HTTPError
 from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
@@ -340,7 +341,12 @@ def _get(url: str, answer: type[T], token: str = "", tls: ssl.SSLContext | None 
     if token:
         request.add_unredirected_header("Authorization", f"Bearer {token}")
     body, deadline = bytearray(), time.monotonic() + TIMEOUT_S
-    with urlopen(request, timeout=TIMEOUT_S, context=tls) as response:
+    try:
+        response = urlopen(request, timeout=TIMEOUT_S, context=tls)
+    except HTTPError as refused:
+        refused.close()  # it holds the connection
+        raise
+    with response:
         while piece := response.read1():
             body += piece
             if len(body) > MAX_BYTES:
