@@ -31,6 +31,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from kubesched.api.codec import ListOf
@@ -232,15 +233,13 @@ class Reflector(Generic[T]):
         witness = self._witness()
         # The cluster may have been restored since the list was answered.
         if witness is None or witness.revision != self._revision or not await self._repeat(witness):
-            await self.is_current()
-            await self._watch(self.resource_version)
+            await self._watch(self.resource_version, self.is_current)
 
     async def _resume(self) -> None:
         """Resume the last watch, if the server proves that it has the history we know."""
         witness, reached = self._witness(), self._revision
         if witness is None or reached is None:
-            await self.is_current()
-            await self._watch(self.resource_version)
+            await self._watch(self.resource_version, self.is_current)
             return
         # A list shows no deletions: its newest object may be in both histories, while objects
         # deleted later may have reappeared.
@@ -248,9 +247,7 @@ class Reflector(Generic[T]):
             self._changeless = range(witness.revision + 1, reached + 1)
             if await self._repeat(witness):
                 return
-        if not await self._is_continued(reached):
-            raise Gone(f"the server shows no change at revision {reached} or later that is known")
-        await self._watch(self.resource_version)
+        await self._watch(self.resource_version, partial(self._require_continued, reached))
 
     async def _repeat(self, witness: Witness[T]) -> bool:
         """Watch from the newest known change on; False if the server has forgotten it."""
@@ -264,15 +261,19 @@ class Reflector(Generic[T]):
             return False
         return True
 
-    async def _is_continued(self, reached: int) -> bool:
-        """Whether any kind confirms that the server has our history up to the revision reached.
+    async def _require_continued(self, reached: int) -> None:
+        """Some kind has to confirm that the server has our history up to the revision reached.
 
         Raises:
             ClusterRestored: the server has another history.
+            Gone: the history is unclear.
         """
         if self._restore is not None:
-            return await self._restore.is_confirmed(reached, self._heard_at)
-        return self.has_seen(reached, self._heard_at) and await self.is_current()
+            is_continued = await self._restore.is_confirmed(reached, self._heard_at)
+        else:
+            is_continued = self.has_seen(reached, self._heard_at) and await self.is_current()
+        if not is_continued:
+            raise Gone(f"the server shows no change at revision {reached} or later that is known")
 
     def has_seen(self, revision: int, at: float) -> bool:
         """Whether its newest change is at least this revision, from a connection open at that time.
@@ -285,13 +286,22 @@ class Reflector(Generic[T]):
         opened_at, came_at = self._newest_span
         return opened_at <= at <= came_at
 
-    async def _watch(self, resource_version: str) -> None:
+    async def _watch(
+        self, resource_version: str, confirm: Callable[[], Awaitable[object]] | None = None
+    ) -> None:
+        """Follow a watch.
+
+        `confirm` asks which history the server has. It asks beside the open watch, whose connection
+        a later restore ends, and before any event is applied.
+        """
         self._opened_at = self._clock.monotonic()
         async with self._source.watch(
             resource_version=resource_version,
             timeout_s=self._watch_timeout_s(),
             send_initial_events=False,
         ) as watch:
+            if confirm is not None:
+                await confirm()
             await self._follow(watch, [])
 
     def _witness(self) -> Witness[T] | None:

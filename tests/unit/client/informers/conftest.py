@@ -274,6 +274,8 @@ class Story:
         self.known: dict[str, Pod] = {}
         self.calls: list[tuple[str, str]] = []
         self.seen: set[tuple[str, str]] = set()
+        self.was_restored = False
+        """What is deleted may come back: a list from before the restore may end after it."""
         self.tombstones: list[str] = []
 
     @property
@@ -306,6 +308,8 @@ class Story:
             gone = gone.obj
         known = self.known.pop(gone.metadata.name)
         assert known.metadata.uid == gone.metadata.uid
+        if self.was_restored:
+            self.seen.discard((known.metadata.uid, known.metadata.resource_version))
         self._note("delete", gone)
 
 

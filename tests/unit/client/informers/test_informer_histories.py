@@ -123,6 +123,7 @@ def make_machine(new_collection, new_story):
             if compact:
                 self.collection.compact()
             self.story.seen.clear()  # what comes back may be known from before
+            self.story.was_restored = True
             self.turn(turns)
 
         @rule(

@@ -509,6 +509,30 @@ async def test_history_that_nothing_confirms_is_listed_again(
 
 
 @virtual
+async def test_restore_between_the_look_and_the_watch_ends_the_watch(shared, story, make_clock):
+    """So the watch is opened first."""
+    backup, look = shared.backup(), shared.read
+
+    async def look_before_the_restore(namespace, name):
+        page = await look(namespace, name)
+        reached, shared.read = shared.revision, look
+        shared.restore(backup)
+        shared.revision = reached
+        shared.create("new")
+        story.seen.clear()
+        return page
+
+    shared.create("lost")
+    async with following(shared, story, make_clock):
+        shared.compact()  # it has forgotten the newest change, which is looked at instead
+        shared.read = look_before_the_restore
+        shared.drop(StreamEnded("reset"))
+        await asyncio.sleep(2 * RECONNECT_S)
+        assert story.known == shared.pods
+        assert set(story.known) == {"kept", "other", "new"}
+
+
+@virtual
 async def test_what_came_after_a_reconnect_confirms_nothing_from_before(shared, story, make_clock):
     async with following(shared, story, make_clock) as informer:
         reflector = informer.reflector
