@@ -142,8 +142,8 @@ class SchedulerApp:
                 log.warning("Still waiting for the state of the cluster", err=error)
                 if on_wait is not None:
                     on_wait(str(error))
-        log.info("Handlers synced", v=3)
         self.synced.set()
+        log.info("Handlers synced", v=3)
 
     async def schedule(self) -> None:
         """The scheduling loop; call it once the informers have synced."""
