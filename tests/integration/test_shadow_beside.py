@@ -85,7 +85,7 @@ class Proxy:
             request.method,
             self._plane.url + request.raw_path,
             headers=headers,
-            data=await request.read(),
+            data=await request.read() or None,  # else aiohttp adds a Content-Type
             auto_decompress=False,
         ) as answer:
             response = web.StreamResponse(status=answer.status)
