@@ -29,6 +29,7 @@ from kubesched.client.transport import ConnectionConfig, Request
 from kubesched.config import types
 from kubesched.framework.extenders import Victims
 from kubesched.framework.nodes.node_table import NodeTable
+from kubesched.framework.nodes.pods import PodInfo
 from kubesched.scheduler import extended_algorithm
 from kubesched.scheduler.http_extender import HttpExtender
 from kubesched.testing import Cluster
@@ -136,12 +137,14 @@ ANSWERS = st.builds(answered, st.just(200) | st.integers(100, 599), BODIES) | st
 )
 
 
-def extender(talker: Talker, node_name: str = "", **settings: Any) -> HttpExtender:
+def extender(
+    talker: Talker, node_name: str = "", table: NodeTable | None = None, **settings: Any
+) -> HttpExtender:
     verbs = {f"{verb}_verb": verb for verb in ("filter", "prioritize", "preempt", "bind")}
     config = types.Extender(
         url_prefix="http://extender.example.com", weight=3, **{**verbs, **settings}
     )
-    return HttpExtender(config, AsKept(node_name), NodeTable(), talker)
+    return HttpExtender(config, AsKept(node_name), table or NodeTable(), talker)
 
 
 async def test_nodes_are_sent_whole_unless_the_extender_keeps_its_own() -> None:
@@ -173,6 +176,31 @@ def test_an_extender_is_connected_to_by_its_url() -> None:
     ]
     with pytest.raises(CredentialsError, match="is not an http or https URL"):
         HttpExtender(types.Extender(url_prefix="ftp://x"), AsKept(), NodeTable(), connect=connect)
+
+
+async def test_an_extender_s_victims_are_those_it_names() -> None:
+    table = NodeTable()
+    victims = [make_pod(name).uid(name).on("n1").build() for name in "ab"]
+    table.set_node(make_node("n1").build())
+    for victim in victims:
+        table.add_pod(PodInfo(victim), "n1")
+    left = {"n1": {"Pods": [{"UID": "b"}], "NumPDBViolations": 1}}
+    talker = Talker(answered(200, json.dumps({"NodeNameToMetaVictims": left}).encode()))
+    asked = extender(talker, table=table, node_cache_capable=True)
+    proposed = {"n1": Victims(tuple(victims), 2)}
+    spared = await asked.process_preemption(make_pod("p").build(), proposed)
+    assert spared == {"n1": Victims((victims[1],), 1)}
+
+
+async def test_an_answer_that_was_read_is_closed() -> None:
+    closed: list[bool] = []
+
+    class Answer(BufferedResponse):
+        def close(self) -> None:
+            closed.append(True)
+
+    await extender(Talker(Answer(200, [], b"[]"))).prioritize(make_pod("p").build(), [])
+    assert closed == [True]
 
 
 @FUZZ

@@ -126,3 +126,18 @@ def test_a_feasible_node_with_a_score_out_of_range_fails_the_attempt(score):
 def test_a_plugin_that_looks_at_one_node_at_a_time_is_asked_about_feasible_nodes_only():
     _, asked = three_of_four([1, 2, 3, 4])
     assert asked == ["n0", "n2", "n3"]
+
+
+@pytest.mark.parametrize(
+    ("percentage", "nodes", "expected"),
+    [
+        *((0, 99, 99), (0, 100, 100), (0, 250, 120), (0, 1000, 420), (0, 5000, 500)),
+        *((0, 5624, 337), (0, 5625, 281), (0, 10_000, 500), (30, 1000, 300), (100, 1000, 1000)),
+    ],
+)
+def test_the_search_ends_when_enough_nodes_are_feasible(percentage, nodes, expected):
+    table = NodeTable()
+    algorithm = SchedulingAlgorithm(
+        table, Random(1), parallelism=1, percentage_of_nodes_to_score=percentage
+    )
+    assert algorithm.nodes_to_find(default_framework(table, Handle(table=table)), nodes) == expected

@@ -13,7 +13,7 @@ import pytest
 from virtual_tests import virtual
 
 from kubesched.api.meta import OwnerReference
-from kubesched.base.errors import ConnectFailed, Forbidden, StreamEnded
+from kubesched.base.errors import ConnectFailed, Forbidden, NotFound, StreamEnded
 from kubesched.client.informers.factory import BLIND_AFTER_S, InformerFactory
 from kubesched.client.informers.history import ClusterRestored, Witness
 from kubesched.client.informers.informer import EventHandler, Informer
@@ -47,9 +47,11 @@ class OtherKind:
 
     def __init__(self, outcome=True):
         self.newest = 0
+        self.is_distrusted = False
         self.outcome = outcome
 
-    def distrust(self): ...
+    def distrust(self):
+        self.is_distrusted = True
 
     def has_seen(self, revision, at):
         return self.newest >= revision
@@ -530,6 +532,22 @@ async def test_restore_between_the_look_and_the_watch_ends_the_watch(shared, sto
         await asyncio.sleep(2 * RECONNECT_S)
         assert story.known == shared.pods
         assert set(story.known) == {"kept", "other", "new"}
+
+
+@virtual
+async def test_list_behind_the_last_event_shows_the_restore(shared, story, make_clock):
+    """Though the objects are the same."""
+    nodes, backup = OtherKind(), shared.backup()
+    async with following(shared, story, make_clock, nodes):
+        shared.create("brief")
+        shared.delete("brief")
+        await asyncio.sleep(1)
+        shared.restore(backup)
+        shared.faults.append(NotFound("the watch"))  # so that it lists
+        story.seen.clear()
+        await asyncio.sleep(2 * RECONNECT_S)
+        assert nodes.is_distrusted
+        assert story.known == shared.pods
 
 
 @virtual

@@ -29,24 +29,33 @@ sets = st.tuples(st.just("set"), st.integers(0, 7), st.sets(st.sampled_from(NAME
 refreshes = st.tuples(st.just("refresh"), st.integers(0, 7), st.just(()))
 
 
-@given(st.lists(sets | refreshes, max_size=80))
-def test_rows_see_the_counts_of_a_history_that_is_kept_in_full(steps):
-    index, plain = ImageIndex(8), ImageIndex(8)
-    for step, row, which in steps:
+@given(st.lists(sets | refreshes, max_size=80), st.integers(0, 40))
+def test_rows_see_the_counts_of_a_history_that_is_kept_in_full(steps, few):
+    """The table grows after the first few steps."""
+    index, plain = ImageIndex(4), ImageIndex(4)
+    capacity = 4
+    for number, (step, any_row, which) in enumerate(steps):
+        if number == few:
+            capacity = 8
+            index.grow(capacity)
+            plain.grow(capacity)
+        row = any_row % capacity
         for side, state in ((index, ImageState), (plain, PlainState)):
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(images, "ImageState", state)
                 patch.setattr(images, "_HISTORY_LIMIT", 4)
                 perform(side, step, row, which)
-        every = slice(0, 8)
+        every = slice(0, capacity)
         for name in NAMES:
             short, full = index.get(name), plain.get(name)
             assert (short is None) == (full is None)
             if short is not None and full is not None:
                 seen = index.frozen_counts(short, every)
                 assert seen.tolist() == plain.frozen_counts(full, every).tolist()
-                assert seen.tolist() == [index.count_seen_at(short, at) for at in range(8)]
-        assert [index.states_of(at) for at in range(8)] == [plain.states_of(at) for at in range(8)]
+                assert seen.tolist() == [index.count_seen_at(short, at) for at in range(capacity)]
+        assert [index.states_of(at) for at in range(capacity)] == [
+            plain.states_of(at) for at in range(capacity)
+        ]
 
 
 def perform(index, step, row, which):

@@ -259,6 +259,12 @@ def test_values_match_if_type_and_value_are_equal(first, second):
     assert matches is (first is not None and type(first) is type(second) and first == second)
 
 
+def test_an_attribute_without_a_domain_is_of_the_driver_s():
+    slices = gpus(attributed("a", 0), attributed("b", 0))
+    constraints = [{"matchAttribute": "other.example.com/numa"}]
+    assert devices(slices, claim("c", exactly(count=2), constraints=constraints)) is None
+
+
 def test_constraints_apply_to_the_requests_they_name():
     slices = gpus(attributed("a", 0), attributed("b", 1), attributed("c", 0))
     wants = [exactly("x"), exactly("y"), exactly("z")]
@@ -402,6 +408,14 @@ def test_network_devices_restrict_the_claim_to_the_union_of_what_they_require():
     (result,) = allocate(slices, claim("c", exactly(count=3)), on=node("n1", zone="a"))
     (term,) = result.node_selector.node_selector_terms
     assert [each.values for each in term.match_expressions] == [["a", "b"], ["a"]]
+
+
+def test_network_devices_may_require_fields_of_the_node():
+    field = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
+    selector = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    slices = [resource_slice(name, name, nodeSelector=selector) for name in "ab"]
+    (result,) = allocate(slices, claim("c", exactly(count=2)), on=node("n1"))
+    assert plain(result.node_selector) == selector
 
 
 @pytest.mark.parametrize(
