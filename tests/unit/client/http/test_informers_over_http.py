@@ -238,6 +238,13 @@ async def test_informer_that_never_syncs_is_named_with_its_reason(serve, connect
         await setup.factory.stop()
 
 
+async def test_what_was_not_started_can_be_stopped():
+    setup = Setup(None)
+    setup.factory.informer(Pod)
+    await setup.factory.stop()
+    assert setup.factory.started() == []
+
+
 def test_informers_are_shared_and_their_selection_is_fixed():
     factory = Setup(None).factory
     chosen = Selection(namespace="d")
