@@ -16,6 +16,10 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from hypothesis.internal.conjecture import providers
+
+# It would draw constants of the imported modules, too, which depend on what a worker ran before.
+providers._get_local_constants = providers.Constants
 
 # A busy machine must not fail a test: no deadlines, and drawing examples may take its time.
 CLOCKS = [HealthCheck.too_slow]
