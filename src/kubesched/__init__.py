@@ -19,13 +19,13 @@ from kubesched.base.version import __version__
 
 if TYPE_CHECKING:
     from kubesched.base.errors import KubeschedError
+    from kubesched.lab.library.cluster import Cluster
+    from kubesched.lab.library.comparing import Compared, compare
+    from kubesched.lab.library.objects import InputError, load, nodes, pods
+    from kubesched.lab.library.results import Result
+    from kubesched.lab.library.tables import Table
     from kubesched.lab.traces.reading import load_trace
     from kubesched.lab.traces.sample import sample_trace
-    from kubesched.library.cluster import Cluster
-    from kubesched.library.comparing import Compared, compare
-    from kubesched.library.objects import InputError, load, nodes, pods
-    from kubesched.library.results import Result
-    from kubesched.library.tables import Table
 
 __all__ = [
     "Cluster",
@@ -44,17 +44,17 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Cluster": "library.cluster",
-    "Compared": "library.comparing",
-    "InputError": "library.objects",
+    "Cluster": "lab.library.cluster",
+    "Compared": "lab.library.comparing",
+    "InputError": "lab.library.objects",
     "KubeschedError": "base.errors",
-    "Result": "library.results",
-    "Table": "library.tables",
-    "compare": "library.comparing",
-    "load": "library.objects",
+    "Result": "lab.library.results",
+    "Table": "lab.library.tables",
+    "compare": "lab.library.comparing",
+    "load": "lab.library.objects",
     "load_trace": "lab.traces.reading",
-    "nodes": "library.objects",
-    "pods": "library.objects",
+    "nodes": "lab.library.objects",
+    "pods": "lab.library.objects",
     "sample_trace": "lab.traces.sample",
 }
 

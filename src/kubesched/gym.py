@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import gymnasium
 
-from kubesched.library.environments import REWARDS, PlacementEnv, WeightsEnv, evaluate, pod_of
+from kubesched.lab.library.environments import REWARDS, PlacementEnv, WeightsEnv, evaluate, pod_of
 
 __all__ = ["REWARDS", "PlacementEnv", "WeightsEnv", "evaluate", "pod_of"]
 

@@ -1,1 +1,1 @@
-"""Simulation, conformance with kube-scheduler, benchmarks, trace replays and sweeps."""
+"""Simulation, conformance with kube-scheduler, benchmarks, trace replays, sweeps, the library."""

@@ -35,7 +35,7 @@ def assets() -> Mapping[str, Asset]:
     """Assets by file name."""
     by_name = {}
     static = files("kubesched.insight.page").joinpath("static")
-    for file in [files("kubesched").joinpath("theme.css"), *static.iterdir()]:
+    for file in static.iterdir():
         suffix = file.name[file.name.rfind(".") :]
         if suffix in _TYPES:
             body = file.read_bytes()

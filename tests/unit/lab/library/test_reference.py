@@ -9,7 +9,7 @@ import pytest
 
 import kubesched as ks
 
-PAGE = Path(__file__).parents[3] / "docs/reference/library.md"
+PAGE = Path(__file__).parents[4] / "docs/reference/library.md"
 
 
 def test_the_first_example_runs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kubesched.library.tables import Table
+from kubesched.lab.library.tables import Table
 from kubesched.scheduler.factory import Assembly
 
 MAP_NODES = 2_500

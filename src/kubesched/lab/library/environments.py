@@ -32,14 +32,14 @@ from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.status import Status
 from kubesched.insight.state.cluster import registry_with
+from kubesched.lab.library.cluster import Config, configuration
+from kubesched.lab.library.comparing import TraceSource, executor_of, seeds_of, trace_from
+from kubesched.lab.library.objects import InputError
+from kubesched.lab.library.tables import Table
 from kubesched.lab.traces.fragmentation import GpuFragmentation, plain
 from kubesched.lab.traces.player import Cell, replayed_cluster
 from kubesched.lab.traces.sample import sample_trace
 from kubesched.lab.traces.trace import Arrival, Trace
-from kubesched.library.cluster import Config, configuration
-from kubesched.library.comparing import TraceSource, executor_of, seeds_of, trace_from
-from kubesched.library.objects import InputError
-from kubesched.library.tables import Table
 
 PODS: Final = "pods"
 SCALE: Final = 100

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from kubesched.library.tables import MissingLibrary, Table
+from kubesched.lab.library.tables import MissingLibrary, Table
 
 TABLE = Table(
     {

@@ -13,6 +13,9 @@ from kubesched.base.errors import KubeschedError
 from kubesched.base.logs import silence
 from kubesched.framework.interfaces import Plugin
 from kubesched.insight.state.cluster import registry_with
+from kubesched.lab.library.cluster import Config, configuration, gates_from
+from kubesched.lab.library.objects import InputError
+from kubesched.lab.library.tables import Table
 from kubesched.lab.sweeps.executors import Executor, parse
 from kubesched.lab.sweeps.store import ResultStore
 from kubesched.lab.sweeps.sweep import run_sweep
@@ -22,9 +25,6 @@ from kubesched.lab.traces.player import Cell, play_trace
 from kubesched.lab.traces.reading import load_trace
 from kubesched.lab.traces.report import Failed, Report, make_report
 from kubesched.lab.traces.trace import Trace
-from kubesched.library.cluster import Config, configuration, gates_from
-from kubesched.library.objects import InputError
-from kubesched.library.tables import Table
 
 _NAMELESS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 

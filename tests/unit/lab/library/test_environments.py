@@ -20,7 +20,7 @@ from gymnasium.utils.env_checker import check_env  # noqa: E402  # after the lin
 from kubesched.gym import PlacementEnv, WeightsEnv, evaluate, pod_of  # noqa: E402  # as above
 
 TRACE = ks.sample_trace(nodes=12, pods=120, hours=2)
-OPENB = Path(__file__).parents[3] / "examples/traces/openb"
+OPENB = Path(__file__).parents[4] / "examples/traces/openb"
 
 
 def played(env: PlacementEnv, seed: int) -> tuple[list[int], list[float], dict[str, Any]]:

@@ -41,8 +41,8 @@ from kubesched.insight.state.cluster_state import ClusterState, completed
 from kubesched.insight.state.collector import collector_paused
 from kubesched.insight.state.planned_cluster import PlannedCluster
 from kubesched.insight.state.replacements import Replacements, pods_on
-from kubesched.library.objects import InputError, Source, manifests_of, records_of
-from kubesched.library.results import Placement, Result, Sample, sample_of
+from kubesched.lab.library.objects import InputError, Source, manifests_of, records_of
+from kubesched.lab.library.results import Placement, Result, Sample, sample_of
 from kubesched.playground.apimachinery.objects import ChangeType
 from kubesched.scheduler.classes import Best
 from kubesched.scheduler.scheduling_cycle import Assumed
