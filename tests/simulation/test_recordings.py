@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from kubesched.app.recorded_simulation import play_simulation
+from kubesched.lab.simulation.options import of_seed, with_groups
 
 FOUND = {
     "one of several victims leaves PreBind while the eviction begins": 3273,
     "pods of a class are flushed beside others after a checkpoint": 10140,
 }
 """Seeds that once found something."""
+
+
+@pytest.mark.parametrize("seed", [22, 23, 24])  # in 22 an extender is asked about members
+def test_groups_are_the_same_when_played(seed: int) -> None:
+    options = with_groups(of_seed(seed, faults=True), Random(f"{seed}/groups"))
+    played = play_simulation(seed, options)
+    assert played.difference == ""
+    assert played.decisions > 0
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from kubesched.framework.interfaces import Plugin
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nodes.saved_table import SavedTable
 from kubesched.scheduler.cache.cache import Cache
+from kubesched.scheduler.queue.contents import Queued
 from kubesched.scheduler.queue.nominator import PodReference
 from kubesched.scheduler.queue.saved_queue import SavedQueue
 from kubesched.scheduler.queue.scheduling_queue import SchedulingQueue
@@ -127,19 +128,15 @@ class Checkpoints:
             listed = self._find(pod.namespace, pod.name)
             if listed is None or listed.metadata.uid != pod.uid:
                 return False
-        find, (waiting, _) = self._listers.of(Pod).get, self._queue.pending_pods()
-        for waiting_pod in waiting:
-            meta = waiting_pod.metadata
-            if find(meta.namespace, meta.name) is not waiting_pod:
-                return False
-            if (meta.generation or 0) > 1 and not self._has_current_requests(waiting_pod):
-                return False
-        return True
+        return all(map(self._is_as_listed, self._queue.entries()))
 
-    def _has_current_requests(self, pod: Pod) -> bool:
-        """Upstream: a queued pod keeps the requests of its first version, even if they change."""
-        info = self._queue.get_pod(pod.metadata.namespace, pod.metadata.name)
-        return info is not None and info.pod_info.requests == accounted_requests(pod)
+    def _is_as_listed(self, queued: Queued) -> bool:
+        info = queued.info.pod_info
+        if self._find(info.namespace, info.name) is not info.pod:
+            return False
+        # Upstream: a queued pod keeps the requests of its first version, even if they change.
+        is_first = (info.pod.metadata.generation or 0) <= 1
+        return is_first or info.requests == accounted_requests(info.pod)
 
     def _find(self, namespace: str, name: str) -> Pod | None:
         pod: Pod | None = self._listers.of(Pod).get(namespace, name)

@@ -15,27 +15,31 @@ from typing import Any, Final
 from kubesched.api.core_v1 import Pod
 from kubesched.api.names import key_of
 from kubesched.api.times import parse_time
+from kubesched.framework.groups.states import GroupKey, group_of
 from kubesched.framework.handle import Handle
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.pod_status import REASON_SCHEDULER_ERROR, REASON_UNSCHEDULABLE
-from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.insight.explain.explainer import condition_of
 from kubesched.insight.explain.fixes.commands import template_owner
 from kubesched.insight.explain.waiting import woken_by
 from kubesched.scheduler.factory import Assembly
+from kubesched.scheduler.queue.contents import Queued
 from kubesched.scheduler.queue.unschedulable import GATED
 
 LIMIT: Final = 5000
 """Maximum number of listed pods; the counts include all."""
-ACTIVE, BACKOFF, UNSCHEDULABLE, PERMIT, OTHER = (
+ACTIVE, BACKOFF, UNSCHEDULABLE, INCOMPLETE, PENDING, PERMIT, OTHER = (
     "active",
     "backoff",
     "unschedulable",
+    "incomplete",
+    "pending",
     "permit",
     "other",
 )
-PLACES: Final = (ACTIVE, BACKOFF, UNSCHEDULABLE, GATED, PERMIT, OTHER)
-"""Where pods wait, in display order. `permit`: for a Permit plugin; `other`: another scheduler."""
+PLACES: Final = (ACTIVE, BACKOFF, UNSCHEDULABLE, GATED, INCOMPLETE, PENDING, PERMIT, OTHER)
+"""Where pods wait, in display order. `incomplete`: for their PodGroup; `pending`: for the others of
+their group, which are being tried; `permit`: for a Permit plugin; `other`: another scheduler."""
 
 
 def of_other_schedulers(assembly: Assembly) -> list[Pod]:
@@ -50,7 +54,7 @@ def queued_pods(assembly: Assembly, others: Sequence[Pod]) -> dict[str, Any]:
     entries = assembly.scheduler.queue.entries()
     waiting = list(assembly.waiting_pods)
     handle = handle_of(assembly)
-    counts = Counter(place for place, _ in entries)
+    counts = Counter(queued.place for queued in entries)
     counts[PERMIT], counts[OTHER] = len(waiting), len(others)
     now, wall = handle.clock.monotonic(), handle.clock.now()
 
@@ -59,7 +63,7 @@ def queued_pods(assembly: Assembly, others: Sequence[Pod]) -> dict[str, Any]:
         wakers = woken_by(assembly.hints, plugins)
         return list(dict.fromkeys(name for waker in wakers for name in waker.words))
 
-    listed = [_entry(handle, place, info, now, wall) for place, info in entries[:LIMIT]]
+    listed = [_entry(handle, queued, now, wall) for queued in entries[:LIMIT]]
     for row in listed:
         row["wokenBy"] = wakes(tuple(row["plugins"]))
     for waiting_pod in waiting[: LIMIT - len(listed)]:
@@ -78,18 +82,18 @@ def _is_of_another(assembly: Assembly, pod: Pod) -> bool:
     return pod.spec.scheduler_name not in assembly.frameworks
 
 
-def _entry(
-    handle: Handle, place: str, info: QueuedPodInfo, now: float, wall: float
-) -> dict[str, Any]:
-    expires = info.backoff_expiration
+def _entry(handle: Handle, queued: Queued, now: float, wall: float) -> dict[str, Any]:
+    place, info, expires, gate = queued
     row = _pod(handle, info.pod_info.pod) | {
         "place": place,
         "attempts": info.attempts,
         "plugins": sorted(info.rejector_plugins),
     }
-    if place == GATED:
-        row["why"] = _gates(info.pod_info.pod) or f"held back by {info.gating_plugin}"
-        row["plugins"] = [info.gating_plugin]
+    if gate is not None:
+        row["why"] = _gates(gate.pod_info.pod) or f"held back by {gate.gating_plugin}"
+        row["plugins"] = [gate.gating_plugin]
+    elif place == INCOMPLETE:
+        row["why"] = f"{row['group']}, or a group above it, does not exist"
     if expires is not None and expires > now:
         row["retryAt"] = round(wall + (expires - now), 3)
     return row
@@ -123,9 +127,12 @@ def _pod(handle: Handle, pod: Pod) -> dict[str, Any]:
     condition = condition_of(pod)
     created = pod.metadata.creation_timestamp
     requests = PodInfo(pod).requests
+    group = group_of(pod) if handle.groups is not None else None
+    why = condition.message if condition is not None else ""
     return {
         "pod": key_of(pod.metadata),
         "workload": workload_of(handle, pod),
+        "group": "" if group is None else f"PodGroup/{group.name}",
         "cpu": requests.milli_cpu,
         "memory": requests.memory,
         "priority": pod.spec.priority or 0,
@@ -134,8 +141,15 @@ def _pod(handle: Handle, pod: Pod) -> dict[str, Any]:
         "attempts": None,
         "plugins": [],
         "wokenBy": [],
-        "why": condition.message if condition is not None else "",
+        "why": why if group is None else _told_of(handle, group) or why,
     }
+
+
+def _told_of(handle: Handle, key: GroupKey) -> str:
+    """What the condition of a pod group says; its pods have reasons of their own."""
+    group = None if handle.groups is None else handle.groups.find(key)
+    conditions = [] if group is None else group.status.conditions or []
+    return next((it.message for it in conditions if it.type == "PodGroupInitiallyScheduled"), "")
 
 
 def workload_of(handle: Handle, pod: Pod) -> str:

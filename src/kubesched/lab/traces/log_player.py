@@ -8,14 +8,14 @@ evictions) run as well, but wait at the points of `scheduler.flight` until the l
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, cast
 
 import msgspec
 
-from kubesched.api.core_v1 import Namespace
+from kubesched.api.core_v1 import Namespace, Pod
 from kubesched.api.names import key_of
 from kubesched.api.scheduling_v1alpha3 import CompositePodGroup
 from kubesched.api.scheduling_v1beta1 import PodGroup
@@ -289,13 +289,16 @@ class _Player:
 
     def _restore(self, entry: SavedScheduler, group: asyncio.TaskGroup) -> None:
         """Restore a checkpoint: the stores, without calling handlers, then the scheduler."""
-        groups = next(iter(self._assembly.frameworks.values())).handle.groups
+        frameworks = self._assembly.frameworks
+        groups = next(iter(frameworks.values())).handle.groups
         for obj in self._objects:
             self._informers.informer(type(obj)).store.put(key_of(obj.metadata), obj)
             if isinstance(obj, Namespace):
                 self._assembly.handlers.namespace_changed(obj)
             elif groups is not None and isinstance(obj, PodGroup | CompositePodGroup):
                 groups.put(obj)
+            elif groups is not None and isinstance(obj, Pod) and _waits(obj, frameworks):
+                groups.pod_waits(obj)
         self._timers = [_no_longer] * entry.timers
         self._scheduler.checkpoints.restore(entry.state)
         self._begin(group)
@@ -328,7 +331,7 @@ class _Player:
     async def _conclude(self, suspended: Suspended, group: asyncio.TaskGroup) -> None:
         with self._scheduler.event_gate.hold():
             outcome = await suspended.outcome
-        if isinstance(outcome, Assumed):
+        if isinstance(outcome, Assumed | AssumedGroup):
             self._bind(outcome, group)
 
     def _bind(self, outcome: Assumed | AssumedGroup, group: asyncio.TaskGroup) -> None:
@@ -452,6 +455,10 @@ class _PlayedTimer:
 
     def cancel(self) -> None:
         """No-op: cancelled timers are not in the log."""
+
+
+def _waits(pod: Pod, profiles: Container[str]) -> bool:
+    return not pod.spec.node_name and pod.spec.scheduler_name in profiles
 
 
 def _no_longer() -> None:

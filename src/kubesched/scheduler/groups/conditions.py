@@ -74,6 +74,11 @@ class GroupConditions:
         """The watch shows a new version of the group, which counts from now on."""
         self._known.pop(group.metadata.uid, None)
 
+    @property
+    def are_shown(self) -> bool:
+        """Whether the watch has shown all that was written."""
+        return not self._known
+
     def forget(self, group: PodGroup) -> None:
         self._written.pop(group.metadata.uid, None)
         self._known.pop(group.metadata.uid, None)

@@ -10,6 +10,7 @@ groups do: one member that PreEnqueue refuses keeps all of them out.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import floor, inf, sqrt
 from typing import Any, Final
@@ -40,8 +41,10 @@ from kubesched.scheduler.queue.active import ACTIVE, rank_by
 from kubesched.scheduler.queue.announcements import ClassFailure
 from kubesched.scheduler.queue.backoff import BACKOFF, FLUSH_PERIOD_S, BackoffPolicy
 from kubesched.scheduler.queue.cohorts import PreCheck
+from kubesched.scheduler.queue.contents import Queued
 from kubesched.scheduler.queue.heap import KeyedHeap
 from kubesched.scheduler.queue.hints import ResolvedEvent, Strategy
+from kubesched.scheduler.queue.saved_queue import SavedGroup, SavedPod, SavedQueue
 from kubesched.scheduler.queue.scheduling_queue import (
     LEFTOVER_PERIOD_S,
     SchedulingQueue,
@@ -195,10 +198,18 @@ class GroupSchedulingQueue(SchedulingQueue):
 
     # -- entries -----------------------------------------------------------------------------------
 
+    def _places(self) -> dict[str, Iterable[QueuedGroup]]:
+        """Where entries of groups wait; those that wait for an event are gated."""
+        pool = self._group_pool.values()
+        return {ACTIVE: self._group_active, BACKOFF: self._group_backoff, GATED: pool}
+
     def _entities(self) -> Iterator[QueuedGroup]:
-        yield from self._group_active
-        yield from self._group_backoff
-        yield from self._group_pool.values()
+        return (entity for entities in self._places().values() for entity in entities)
+
+    def _members_without_entry(self) -> Iterator[tuple[str, QueuedPodInfo]]:
+        for place, store in self._stores.items():
+            for members in store.values():
+                yield from ((place, info) for info in members.values())
 
     def find_entity(self, root: GroupKey) -> QueuedGroup | None:
         key = str(root)
@@ -507,11 +518,7 @@ class GroupSchedulingQueue(SchedulingQueue):
         place = super().place_of_key(key)
         if place is not None:
             return place
-        for name, entities in (
-            (ACTIVE, self._group_active),
-            (BACKOFF, self._group_backoff),
-            (GATED, self._group_pool.values()),
-        ):
+        for name, entities in self._places().items():
             if any(entity.find(key) is not None for entity in entities):
                 return name
         for name, store in self._stores.items():
@@ -540,15 +547,74 @@ class GroupSchedulingQueue(SchedulingQueue):
     @property
     def sizes(self) -> tuple[int, int, int]:
         active, backoff, pool = super().sizes
-        groups = (self._group_active, self._group_backoff, self._group_pool.values())
-        in_groups = [sum(entity.size for entity in entities) for entities in groups]
+        in_groups = [sum(it.size for it in entities) for entities in self._places().values()]
         return active + in_groups[0], backoff + in_groups[1], pool + in_groups[2]
+
+    def pending_pods(self) -> tuple[list[Pod], str]:
+        pods, summary = super().pending_pods()
+        apart = list(self._members_without_entry())
+        pods += [info.pod_info.pod for entity in self._entities() for info in entity]
+        pods += [info.pod_info.pod for _, info in apart]
+        count = Counter(place for place, _ in apart)
+        more = "; pendingPodGroupMemberPods:{}; incompletePodGroupPods:{}"
+        return pods, summary + more.format(count[PENDING], count[INCOMPLETE])
+
+    def entries(self) -> list[Queued]:
+        active: list[Any] = sorted([*self._active, *self._group_active], key=self._rank)
+        places = self._places()
+        groups = [(place, group) for place in (BACKOFF, GATED) for group in places[place]]
+        return [
+            *(
+                Queued(ACTIVE, info)
+                for entry in active
+                for info in (entry if isinstance(entry, QueuedGroup) else (entry,))
+            ),
+            *(queued for queued in super().entries() if queued.place != ACTIVE),
+            *(
+                Queued(place, info, group.backoff_expiration, group.gate)
+                for place, group in groups
+                for info in group
+            ),
+            *(Queued(place, info) for place, info in self._members_without_entry()),
+        ]
 
     @property
     def can_be_saved(self) -> bool:
-        """Groups are not part of checkpoints."""
-        has_groups = any(self._entities()) or any(map(bool, self._stores.values()))
-        return super().can_be_saved and not has_groups
+        return super().can_be_saved and self._last_popped is None
+
+    def save(self) -> SavedQueue:
+        saved = super().save()
+        saved.groups = [
+            SavedGroup.of(place, entity)
+            for place, entities in (
+                (ACTIVE, self._group_active.by_arrival()),
+                (BACKOFF, self._group_backoff.by_arrival()),
+                (UNSCHEDULABLE, self._group_pool.values()),
+            )
+            for entity in entities
+        ]
+        saved.incomplete = [SavedPod.of(info) for _, info in self._members_without_entry()]
+        return saved
+
+    def restore(self, saved: SavedQueue, find_pod: Callable[[str], Pod]) -> None:
+        super().restore(saved, find_pod)
+        for saved_pod in saved.incomplete:
+            self._keep(INCOMPLETE, self._restored(saved_pod, find_pod))
+        for group in saved.groups:
+            entity = QueuedGroup(GroupKey(*group.root), **group.history())
+            for saved_pod in group.members:
+                info = self._restored(saved_pod, find_pod)
+                entity.insert(info)
+                if saved_pod.key == group.gate:
+                    entity.gate = info
+            key = str(entity.root)
+            if group.place == UNSCHEDULABLE:
+                self._group_pool[key] = entity
+            else:
+                (self._group_active if group.place == ACTIVE else self._group_backoff).put(
+                    key, entity
+                )
+            self._count_incoming(entity, group.place, _ADDED)
 
     def check_invariants(self) -> None:
         super().check_invariants()

@@ -14,6 +14,7 @@ from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.scheduler.cache.cache import Cache
 from kubesched.scheduler.event_handlers import EventHandlers
+from kubesched.scheduler.flight import FlightRecorder
 from kubesched.scheduler.groups.conditions import GroupConditions
 from kubesched.scheduler.groups.group_cycle import GroupCycles
 from kubesched.scheduler.groups.group_handlers import GroupEventHandlers
@@ -84,6 +85,10 @@ class GroupScheduler(Scheduler):
             ran = self.groups.run(entity, self.is_to_be_skipped)
             return AssumedGroup(ran) if isinstance(ran, list) else Suspended(_assumed(ran))
         return self._begin(entity)
+
+    def _take_checkpoint(self, flight: FlightRecorder) -> bool:
+        # A condition that only its writer knows is not part of a checkpoint.
+        return self.groups.conditions.are_shown and super()._take_checkpoint(flight)
 
 
 async def _assumed(members: Awaitable[list[Assumed]]) -> AssumedGroup:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from kubesched.api.core_v1 import Pod
 from kubesched.base.metrics import SchedulerMetrics
@@ -15,6 +16,17 @@ from kubesched.scheduler.queue.in_flight import InFlight
 from kubesched.scheduler.queue.incoming import Incoming
 from kubesched.scheduler.queue.nominator import Nominator
 from kubesched.scheduler.queue.unschedulable import GATED, UNSCHEDULABLE, UnschedulablePods
+
+
+class Queued(NamedTuple):
+    """A pod that waits."""
+
+    place: str
+    info: QueuedPodInfo
+    retries_at: float | None = None
+    """When its backoff ends, or that of its group."""
+    gate: QueuedPodInfo | None = None
+    """The pod that PreEnqueue refused: itself, or another one of its group."""
 
 
 class QueueContents:
@@ -69,13 +81,19 @@ class QueueContents:
         pods = [info.pod_info.pod for queue in queues for info in queue]
         return pods, "activeQ:{}; backoffQ:{}; unschedulableEntities:{}".format(*self.sizes)
 
-    def entries(self) -> list[tuple[str, QueuedPodInfo]]:
-        """(place, entry) of every queued pod, in scheduling order where there is one. Read-only."""
-        pool = [(GATED if info.is_gated else UNSCHEDULABLE, info) for info in self._pool]
+    def entries(self) -> list[Queued]:
+        """Every queued pod, in scheduling order where there is one. Read-only."""
+        queues = {ACTIVE: self._active.in_order(), BACKOFF: self._backoff.in_order()}
         return [
-            *((ACTIVE, info) for info in self._active.in_order()),
-            *((BACKOFF, info) for info in self._backoff.in_order()),
-            *pool,
+            *(
+                Queued(place, info, info.backoff_expiration)
+                for place, infos in queues.items()
+                for info in infos
+            ),
+            *(
+                Queued(GATED, info, gate=info) if info.is_gated else Queued(UNSCHEDULABLE, info)
+                for info in self._pool
+            ),
         ]
 
     @property

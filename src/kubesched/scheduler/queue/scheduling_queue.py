@@ -66,7 +66,7 @@ from kubesched.scheduler.queue.log_lines import (
 )
 from kubesched.scheduler.queue.nominator import Nominator
 from kubesched.scheduler.queue.pre_enqueue import PreEnqueueFn, PreEnqueueRunner
-from kubesched.scheduler.queue.saved_queue import SavedQueue
+from kubesched.scheduler.queue.saved_queue import SavedPod, SavedQueue
 from kubesched.scheduler.queue.settings import QueueSettings
 from kubesched.scheduler.queue.transitions import Transitions
 from kubesched.scheduler.queue.unschedulable import (
@@ -512,17 +512,21 @@ class SchedulingQueue(QueueContents):
             (UNSCHEDULABLE, saved.unschedulable),
         ):
             for saved_pod in pods:
-                info = saved_pod.entry(PodInfo(find_pod(saved_pod.key)))
-                info.signature = self._entries.sign(info.pod_info)
-                if info.is_gated:
-                    info.gating_plugin_events = self._hints.events_of(info.gating_plugin)
-                self._count_rejections(info, 1)
+                info = self._restored(saved_pod, find_pod)
                 if place == UNSCHEDULABLE:
                     self._pool.add_or_update(info, self._added)
                     continue
                 (self._active if place == ACTIVE else self._backoff).put(saved_pod.key, info)
                 self._incoming.enter(place, self._added)
         self._scheduling_cycle = saved.scheduling_cycle
+
+    def _restored(self, saved: SavedPod, find_pod: Callable[[str], Pod]) -> QueuedPodInfo:
+        info = saved.entry(PodInfo(find_pod(saved.key)))
+        info.signature = self._entries.sign(info.pod_info)
+        if info.is_gated:
+            info.gating_plugin_events = self._hints.events_of(info.gating_plugin)
+        self._count_rejections(info, 1)
+        return info
 
     def check_invariants(self) -> None:
         """Raise AssertionError if the queue is inconsistent."""

@@ -57,7 +57,7 @@ def test_a_pod_waits_since_it_was_created_however_often_it_was_tried():
     pod.json["metadata"]["creationTimestamp"] = format_time(clock.now() - 342)
     state.put(pod.build())
     assembly = in_memory_scheduler(state, clock=clock).assembly
-    ((_, info),) = assembly.scheduler.queue.entries()
+    ((_, info, *_),) = assembly.scheduler.queue.entries()
     info.timestamp = clock.monotonic() - 42
     (row,) = pending.queued_pods(assembly, [])["pods"]
     assert clock.now() - row["since"] == pytest.approx(342, abs=1)

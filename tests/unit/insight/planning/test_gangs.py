@@ -24,6 +24,12 @@ kind: PodGroup
 metadata: {name: gang}
 spec: {schedulingPolicy: {gang: {minCount: 3}}%s}
 ---"""
+NODE = """
+apiVersion: v1
+kind: Node
+metadata: {name: added}
+status: {allocatable: {cpu: "1", memory: 64Gi, pods: "110"}}
+"""
 JOB = """
 apiVersion: batch/v1
 kind: Job
@@ -88,6 +94,25 @@ def test_as_many_gangs_start_in_a_plan():
         "default/gang-0",
         "default/gang-1",
     }
+
+
+def test_a_gang_that_waits_is_part_of_a_plan():
+    with Groups(2) as world:
+        world.group("gang", 3)
+        world.pods("gang", "a", "b", "c")
+        state = state_of(world)
+    plan = make_plan(state, Changes(), gates=gates())
+    assert [pod for each in plan.unplaced for pod in each.pods] == [
+        "default/a",
+        "default/b",
+        "default/c",
+    ]
+    assert all(each.was_pending for each in plan.unplaced)
+    more = Changes(nodes=parse_manifests("files", NODE.encode()))
+    placed = make_plan(state, more, gates=gates()).placed
+    assert sorted((pod.pod, pod.was_pending) for pod in placed) == [
+        (f"default/{name}", True) for name in "abc"
+    ]
 
 
 def test_gangs_are_counted_within_racks():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import msgspec
@@ -28,7 +29,7 @@ from kubesched.insight.recording.records import (
 from kubesched.insight.recording.segments import RecordingError
 from kubesched.insight.recording.writer import Limits
 from kubesched.lab.simulation.audit import AUDITOR
-from kubesched.lab.simulation.options import of_seed
+from kubesched.lab.simulation.options import of_seed, with_groups
 from kubesched.lab.traces import played_calls
 from kubesched.lab.traces.log_player import play
 from kubesched.plugins.registry import in_tree_registry
@@ -127,20 +128,23 @@ def test_a_plugin_that_reads_the_outside_world_is_found(run: Run) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "seed",
+    ("seed", "has_groups"),
     [
-        SEED,
-        49,  # evictions, whose numbers go on
-        55,  # PreBind is called off before it has begun
-        170,
-        509,  # volumes, which a plugin looks at for the first time after the checkpoint
+        (SEED, False),
+        (49, False),  # evictions, whose numbers go on
+        (55, False),  # PreBind is called off before it has begun
+        (170, False),
+        (509, False),  # volumes, which a plugin looks at for the first time after the checkpoint
+        (6, True),
+        (12, True),
     ],
 )
 def test_a_run_is_played_from_every_segment_that_holds_the_scheduler(
-    seed: int, monkeypatch: pytest.MonkeyPatch
+    seed: int, *, has_groups: bool
 ) -> None:
-    # No checkpoint is taken while a group waits.
     options = replace(of_seed(seed, faults=True), gates=())
+    if has_groups:
+        options = with_groups(options, Random(seed))
     _, runs = record_simulation(seed, options, limits=Limits(segment_bytes=1_500))
     parts = [Run(run.segments[at:]) for run in runs for at in range(1, len(run.segments))]
     playable = [part for part in parts if part.is_playable]
@@ -156,8 +160,10 @@ def test_what_is_restored_from_a_checkpoint_gives_the_same_checkpoint() -> None:
     do.
     """
     seen = []
-    for seed in (SEED, 49, 509):
-        _, runs = record_simulation(seed, limits=Limits(segment_bytes=1_500))
+    for seed, groups in ((SEED, False), (49, False), (509, False), (6, True), (12, True)):
+        options = of_seed(seed, faults=True)
+        options = with_groups(options, Random(seed)) if groups else options
+        _, runs = record_simulation(seed, options, limits=Limits(segment_bytes=1_500))
         for run in runs:
             for at, segment in enumerate(run.segments):
                 if at and segment.header.is_playable:
@@ -167,6 +173,8 @@ def test_what_is_restored_from_a_checkpoint_gives_the_same_checkpoint() -> None:
         assert msgspec.structs.replace(second, seed=first.seed) == first
     assert any(first.assumed for first, _ in seen)
     assert any(first.queue.unschedulable for first, _ in seen)
+    assert any(first.queue.groups for first, _ in seen)
+    assert any(first.queue.incomplete for first, _ in seen)
 
 
 def _saved_twice(run: Run) -> tuple[SchedulerState, SchedulerState]:

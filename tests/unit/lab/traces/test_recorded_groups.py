@@ -16,7 +16,7 @@ from kubesched.app.explaining import find_attempt
 from kubesched.insight.recording import recorder
 from kubesched.insight.recording.reader import RecordingReader, Run
 from kubesched.insight.recording.recorded_dependencies import Recording, open_recording
-from kubesched.insight.recording.records import Attempt, Decision
+from kubesched.insight.recording.records import Attempt, Decision, SavedScheduler
 from kubesched.insight.recording.segments import RecordingError
 from kubesched.insight.recording.writer import Limits
 from kubesched.lab.benchmarking.workload_files import load
@@ -111,6 +111,12 @@ def test_groups_are_decided_as_one_and_come_out_the_same(recorded: RecordingRead
     later = [Run(run.segments[at:]) for at in range(1, len(run.segments))]
     parts = [play(part) for part in later if part.is_playable]
     assert parts, "there are checkpoints while groups run"
+    begins = [
+        next(each for each in part.entries() if isinstance(each, SavedScheduler))
+        for part in later
+        if part.is_playable
+    ]
+    assert any(begin.state.queue.groups for begin in begins), "and while groups wait"
     assert {part.difference for part in parts} == {""}
     assert parts[0].decisions > 0
 

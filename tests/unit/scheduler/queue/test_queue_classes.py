@@ -102,12 +102,12 @@ class Side:
                 info.unschedulable_count,
                 set(info.unschedulable_plugins),
             )
-            for place, info in self.world.queue.entries()
+            for place, info, *_ in self.world.queue.entries()
         }
 
     def order(self):
         """The pods of each priority in the order in which they would be tried."""
-        infos = [info for _place, info in self.world.queue.entries()]
+        infos = [info for _place, info, *_ in self.world.queue.entries()]
         infos.sort(key=lambda info: (-(info.pod_info.pod.spec.priority or 0), info.timestamp))
         return [info.pod_info.name for info in infos]
 
@@ -360,4 +360,4 @@ def test_a_head_takes_its_place_behind_older_pods_of_another_class(make_world):
     side.conclude(tried["p0"])
     side.conclude(tried["p1"])
     queue.check_invariants()
-    assert [info.pod_info.name for _place, info in queue.entries()] == ["p0", "p1"]
+    assert [info.pod_info.name for _place, info, *_ in queue.entries()] == ["p0", "p1"]

@@ -1,4 +1,4 @@
-// The pods that wait, by workload: how long, why, and what has them tried again.
+// The pods that wait, by pod group or workload: how long, why, and what has them tried again.
 import { button, fill, h, link, name } from "./dom.js";
 import { amount, count, duration, iso, number } from "./format.js";
 import { sentence } from "./reasons.js";
@@ -6,16 +6,19 @@ import { address, amend, current } from "./route.js";
 import { getJson, store, subscribe } from "./store.js";
 
 export const title = "Queue";
-export const hint = "Pods that have no node yet, one card per workload. Each says why it waits and what has it tried again.";
+export const hint = "Pods that have no node yet, one card per pod group or workload. Each says why it waits and what has it tried again.";
 
 const PLACES = {
   active: ["Next", "tried next, in this order"],
   backoff: ["Backoff", "tried again when their backoff is over"],
   unschedulable: ["Unschedulable", "no node fits; tried again after an event that could help"],
   gated: ["Gated", "held back by scheduling gates or a PreEnqueue plugin"],
+  incomplete: ["Incomplete", "their PodGroup, or a group above it, does not exist"],
+  pending: ["Group is tried", "others of their group are being tried"],
   permit: ["Waiting", "have a node, wait for a Permit plugin"],
   other: ["Other schedulers", "another scheduler is to place them"],
 };
+const SELDOM = ["incomplete", "pending", "permit", "other"];
 const MOST_CARDS = 200, MOST_PODS = 100, MOST_EVENTS = 3;
 
 export function show(main) {
@@ -43,12 +46,12 @@ export function show(main) {
     } catch (error) { if (!stopped) { fill(list); fill(summary, h("span", { class: "error" }, error.message)); } }
   }
 
-  // Pods of one workload that wait in the same place for the same reason.
+  // Pods of one group, which are tried together, or of one workload that wait in the same place for the same reason.
   function grouped(rows) {
     const groups = new Map();
     for (const row of rows) {
       const namespace = row.pod.split("/")[0];
-      const key = [row.workload ? `${namespace}/${row.workload}` : row.pod, row.place, row.why].join("\n");
+      const key = row.group ? [`${namespace}/${row.group}`, row.place].join("\n") : [row.workload ? `${namespace}/${row.workload}` : row.pod, row.place, row.why].join("\n");
       if (!groups.has(key)) groups.set(key, []);
       groups.get(key).push(row);
     }
@@ -59,10 +62,10 @@ export function show(main) {
     if (!data) return;
     const total = Object.values(data.counts).reduce((sum, each) => sum + each, 0), ours = total - (data.counts.other || 0);
     fill(summary, total ? [`${count(ours, "pod")} waiting`, data.counts.other ? `, ${number(data.counts.other)} of other schedulers` : ""] : "No pod waits");
-    fill(chips, Object.entries(PLACES).filter(([key]) => data.counts[key] || !["permit", "other"].includes(key)).map(([key, [label, meaning]]) =>
+    fill(chips, Object.entries(PLACES).filter(([key]) => data.counts[key] || !SELDOM.includes(key)).map(([key, [label, meaning]]) =>
       button([h("strong", { class: "figures" }, number(data.counts[key] || 0)), " ", label], () => choose(key), { class: `count ${key}`, title: meaning, "aria-pressed": String(place === key) })));
     const low = text.toLowerCase();
-    const groups = grouped(data.pods.filter((row) => (!place || row.place === place) && (!low || `${row.pod} ${row.workload} ${row.why}`.toLowerCase().includes(low))));
+    const groups = grouped(data.pods.filter((row) => (!place || row.place === place) && (!low || `${row.pod} ${row.group} ${row.workload} ${row.why}`.toLowerCase().includes(low))));
     const others = groups.filter(([, rows]) => rows[0].place === "other");
     fill(note, place ? PLACES[place][1] : "", data.pods.length < total ? ` The first ${number(data.pods.length)} pods are listed.` : "");
     fill(list,
@@ -77,7 +80,7 @@ export function show(main) {
     const oldest = rows.reduce((least, row) => (row.since && row.since < least.since ? row : least), first);
     const tries = rows.map((row) => row.attempts).filter((each) => each !== null), most = Math.max(...tries), least = Math.min(...tries);
     const wants = [first.cpu && amount("cpu", first.cpu), first.memory && amount("memory", first.memory)].filter(Boolean).join(", ");
-    const [kind, workload] = first.workload ? first.workload.split("/") : ["Pod", podName];
+    const [kind, workload] = first.group || first.workload ? (first.group || first.workload).split("/") : ["Pod", podName];
     return h("article", { class: `card ${first.place}` },
       h("h3", null, h("span", { class: `place ${first.place}` }, PLACES[first.place][0]), " ", h("span", { class: "dim" }, kind, " ", namespace, " / "), one ? link(address("decision", { pod: first.pod }), workload) : name(workload), !one && h("span", { class: "many" }, ` ${count(rows.length, "pod")}`)),
       h("p", { class: "why" }, why(first)),
@@ -98,6 +101,8 @@ export function show(main) {
     if (row.place === "active") return row.position === 1 ? "Tried next." : `Number ${number(row.position)} to be tried.`;
     if (row.retryAt && row.retryAt > now()) return ["Tried again in ", h("time", { "data-until": row.retryAt }, duration(Math.ceil(row.retryAt - now()))), "."];
     if (row.place === "backoff") return "Tried again shortly.";
+    if (row.place === "incomplete") return "Tried when the group is there.";
+    if (row.place === "pending") return "Tried after them.";
     if (row.place === "gated") return row.why.startsWith("scheduling gates") ? "Tried when its gates are removed." : "Tried when the plugin lets it in.";
     if (!row.wokenBy.length) return "";
     const shown = row.wokenBy.slice(0, MOST_EVENTS).join(", "), more = row.wokenBy.length - MOST_EVENTS;
