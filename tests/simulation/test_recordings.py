@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from kubesched.app.recorded_simulation import play_simulation
-from kubesched.lab.simulation.options import of_seed, with_groups
+from kubesched.lab.simulation.options import Options, of_seed, with_groups
 
 FOUND = {
     "one of several victims leaves PreBind while the eviction begins": 3273,
@@ -16,9 +16,16 @@ FOUND = {
 """Seeds that once found something."""
 
 
-@pytest.mark.parametrize("seed", [22, 23, 24])  # in 22 an extender is asked about members
-def test_groups_are_the_same_when_played(seed: int) -> None:
-    options = with_groups(of_seed(seed, faults=True), Random(f"{seed}/groups"))
+@pytest.mark.parametrize(
+    ("seed", "options"),
+    [
+        (22, with_groups(of_seed(22, faults=True), Random("22/groups"))),  # and an extender
+        (86, of_seed(86, faults=True, extras=("groups",))),  # a pod is evicted in PreBind
+        (23, of_seed(23, faults=True, extras=("groups",))),
+    ],
+    ids=lambda value: value if isinstance(value, int) else "",
+)
+def test_groups_are_the_same_when_played(seed: int, options: Options) -> None:
     played = play_simulation(seed, options)
     assert played.difference == ""
     assert played.decisions > 0

@@ -51,7 +51,8 @@ def play_simulation(
             if part is None:
                 continue
             try:
-                played = play(part, playing_registry())
+                gangs = part.segments[0].header.gates().GenericWorkload
+                played = play(part, playing_registry(gangs=gangs))
             except KubeschedError as error:
                 difference = difference or f"cannot be played: {error}"
                 continue

@@ -24,6 +24,7 @@ from kubesched.insight.recording.reader import Run
 from kubesched.insight.recording.recorded_dependencies import Recording, open_recording
 from kubesched.lab.simulation.audit import AUDITOR, SilentAuditor
 from kubesched.lab.simulation.disk import MountedDisk
+from kubesched.lab.simulation.gangs import SilentGangAuditor
 from kubesched.lab.simulation.options import Options, of_seed
 from kubesched.lab.simulation.run import SimulationResult, simulate
 from kubesched.lab.simulation.trace import Violation
@@ -56,9 +57,9 @@ def _recorded_to(
     )
 
 
-def playing_registry() -> Registry:
+def playing_registry(*, gangs: bool = False) -> Registry:
     registry = in_tree_registry()
-    registry.register(AUDITOR, lambda: SilentAuditor)
+    registry.register(AUDITOR, lambda: SilentGangAuditor if gangs else SilentAuditor)
     return registry
 
 

@@ -36,6 +36,13 @@ class Untrue(str):
     __slots__ = ()
 
 
+class SilentGangAuditor(SilentAuditor, PreBindPlugin):
+    """The auditor of gangs in replays: bindings wait for it as they did."""
+
+    async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
+        return None
+
+
 def make_gang_auditor(auditor: type[SilentAuditor], complain: Complain) -> type[Plugin]:
     """An auditor that checks that enough members have a node before the first of them is bound.
 
