@@ -546,18 +546,24 @@ class GroupSchedulingQueue(SchedulingQueue):
 
     @property
     def sizes(self) -> tuple[int, int, int]:
+        """Members without an entry count as pods that wait for an event."""
         active, backoff, pool = super().sizes
         in_groups = [sum(it.size for it in entities) for entities in self._places().values()]
-        return active + in_groups[0], backoff + in_groups[1], pool + in_groups[2]
+        apart = sum(len(pods) for store in self._stores.values() for pods in store.values())
+        return active + in_groups[0], backoff + in_groups[1], pool + in_groups[2] + apart
 
     def pending_pods(self) -> tuple[list[Pod], str]:
-        pods, summary = super().pending_pods()
+        pods, _ = super().pending_pods()
         apart = list(self._members_without_entry())
         pods += [info.pod_info.pod for entity in self._entities() for info in entity]
         pods += [info.pod_info.pod for _, info in apart]
+        active, backoff, pool = self.sizes
         count = Counter(place for place, _ in apart)
-        more = "; pendingPodGroupMemberPods:{}; incompletePodGroupPods:{}"
-        return pods, summary + more.format(count[PENDING], count[INCOMPLETE])
+        return pods, (
+            f"activeQ:{active}; backoffQ:{backoff}; unschedulableEntities:{pool - len(apart)}; "
+            f"pendingPodGroupMemberPods:{count[PENDING]}; "
+            f"incompletePodGroupPods:{count[INCOMPLETE]}"
+        )
 
     def entries(self) -> list[Queued]:
         active: list[Any] = sorted([*self._active, *self._group_active], key=self._rank)

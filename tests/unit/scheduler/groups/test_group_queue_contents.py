@@ -33,6 +33,7 @@ def test_pods_of_groups_are_among_the_pending():
             "activeQ:0; backoffQ:3; unschedulableEntities:3; "
             "pendingPodGroupMemberPods:0; incompletePodGroupPods:1"
         )
+        assert queue.sizes == (0, 3, 4)
         assert [(it.info.pod_info.name, it.place) for it in queue.entries()] == [
             ("alone", "unschedulable"),
             ("a", "backoff"),

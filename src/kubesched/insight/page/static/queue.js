@@ -79,7 +79,8 @@ export function show(main) {
     const first = rows[0], [namespace, podName] = first.pod.split("/"), one = rows.length === 1;
     const oldest = rows.reduce((least, row) => (row.since && row.since < least.since ? row : least), first);
     const tries = rows.map((row) => row.attempts).filter((each) => each !== null), most = Math.max(...tries), least = Math.min(...tries);
-    const wants = [first.cpu && amount("cpu", first.cpu), first.memory && amount("memory", first.memory)].filter(Boolean).join(", ");
+    const alike = rows.every((row) => row.cpu === first.cpu && row.memory === first.memory);
+    const wants = alike ? [first.cpu && amount("cpu", first.cpu), first.memory && amount("memory", first.memory)].filter(Boolean).join(", ") : "";
     const [kind, workload] = first.group || first.workload ? (first.group || first.workload).split("/") : ["Pod", podName];
     return h("article", { class: `card ${first.place}` },
       h("h3", null, h("span", { class: `place ${first.place}` }, PLACES[first.place][0]), " ", h("span", { class: "dim" }, kind, " ", namespace, " / "), one ? link(address("decision", { pod: first.pod }), workload) : name(workload), !one && h("span", { class: "many" }, ` ${count(rows.length, "pod")}`)),
