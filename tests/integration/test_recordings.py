@@ -49,6 +49,25 @@ def test_every_decision_of_a_playground_is_the_same_when_played(
     assert "run of 20" in out
 
 
+RELEASES = sorted((Path(__file__).parent / "data").glob("recording-*.rec"))
+"""Segments of `kubesched up --record DIR`, one of each release: preemption, a volume and a device
+claim on two nodes.
+"""
+
+
+@pytest.mark.parametrize("segment", RELEASES, ids=lambda path: path.name)
+def test_a_recording_of_an_earlier_release_is_played(
+    segment: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the kube-scheduler release that was stood in for then."""
+    (tmp_path / "00000001.rec").write_bytes(segment.read_bytes())
+    assert main(["replay", "--verify", str(tmp_path)]) == 0
+    assert "all as logged" in capsys.readouterr().out
+    out = tmp_path / "state.gz"
+    assert main(["snapshot", "-o", str(out), "--recording", str(tmp_path)]) == 0
+    assert counts(out) == (2, 7)
+
+
 def counts(path: Path) -> tuple[int, int]:
     """Nodes, and pods that have one."""
     found = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]

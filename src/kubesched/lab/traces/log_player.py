@@ -25,6 +25,7 @@ from kubesched.base.errors import KubeschedError, without_groups
 from kubesched.base.logs import quiet_logs
 from kubesched.base.metrics.registry import MetricsRegistry
 from kubesched.base.metrics.scheduler import SchedulerMetrics
+from kubesched.base.version import __version__
 from kubesched.client.informers.factory import InformerFactory
 from kubesched.config.features import FeatureGates
 from kubesched.config.load import load
@@ -224,6 +225,8 @@ class _Player:
             pass
         except* Difference as found:
             difference = str(found.exceptions[0])
+            if self._header.made_by != __version__:
+                difference += f" (recorded by kubesched {self._header.made_by})"
         return Played(self._attempts, self._decisions, difference)
 
     async def _play(self, group: asyncio.TaskGroup) -> None:

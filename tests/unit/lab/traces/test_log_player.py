@@ -14,6 +14,7 @@ import pytest
 from kubesched.api.core_v1 import Pod
 from kubesched.app.recorded_simulation import record_simulation
 from kubesched.app.simulated import SilentAuditor, playing_registry
+from kubesched.base.version import __version__
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.status import Code, Status
 from kubesched.insight.recording import recorder
@@ -30,7 +31,7 @@ from kubesched.insight.recording.segments import RecordingError
 from kubesched.insight.recording.writer import Limits
 from kubesched.lab.simulation.audit import AUDITOR
 from kubesched.lab.simulation.options import of_seed, with_groups
-from kubesched.lab.traces import played_calls
+from kubesched.lab.traces import log_player, played_calls
 from kubesched.lab.traces.log_player import play
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.scheduler.checkpoint import Checkpoints, SchedulerState
@@ -110,6 +111,18 @@ def test_a_decision_that_was_not_logged_is_a_difference(run: Run) -> None:
 
     played = play(Tampered(run, change), playing_registry())
     assert "is decided when played, but was not then" in played.difference
+
+
+def test_a_difference_names_the_version_that_recorded_if_it_is_another(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def change(entries: Iterator[AnyEntry]) -> Iterator[AnyEntry]:
+        return (each for each in entries if not (isinstance(each, Decision) and each.number == 4))
+
+    assert "recorded by" not in play(Tampered(run, change), playing_registry()).difference
+    monkeypatch.setattr(log_player, "__version__", "99.0.0")
+    played = play(Tampered(run, change), playing_registry())
+    assert played.difference.endswith(f" (recorded by kubesched {__version__})")
 
 
 def test_a_plugin_that_reads_the_outside_world_is_found(run: Run) -> None:
