@@ -439,8 +439,17 @@ def test_versions_agree():
     folder = DEPLOY / "helm" / "kubesched"
     chart = yaml.safe_load((folder / "Chart.yaml").read_text())
     values = yaml.safe_load((folder / "values.yaml").read_text())
-    assert chart["appVersion"] == values["image"]["tag"] == __version__
-    assert f"kubesched:{__version__}" in (DEPLOY / "Containerfile").read_text()
+    assert chart["version"] == chart["appVersion"] == values["image"]["tag"] == __version__
+    root = DEPLOY.parent
+    texts = [each for each in (root / "deploy").rglob("*") if each.is_file()]
+    texts += [*(root / "docs").rglob("*.md"), *(root / "plugins").glob("*.md")]
+    named = {
+        (str(text.relative_to(root)), version)
+        for text in texts
+        for version in re.findall(r"\bkubesched:(\d+\.\d+\.\w+)", text.read_text())
+    }
+    assert "deploy/Containerfile" in {path for path, _ in named}
+    assert {each for each in named if each[1] != __version__} == set()
 
 
 def test_the_image_is_built_from_one_base_that_cannot_change():
