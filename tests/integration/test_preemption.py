@@ -210,9 +210,10 @@ async def test_pods_that_may_not_or_cannot_preempt_say_why(world) -> None:
 
 
 async def test_a_pod_whose_victims_are_still_leaving_waits_for_them(world) -> None:
-    """A finalizer keeps the victim: the nomination stays, and no other pod is evicted."""
-    held = pod("victim", "low")
-    held["metadata"]["finalizers"] = ["example.com/hold"]
+    """The nomination stays, and no other pod is evicted."""
+    held = pod("victim", "low", terminationGracePeriodSeconds=3600)
+    held["spec"]["containers"][0]["lifecycle"] = {"preStop": {"sleep": {"seconds": 3600}}}
+    held["metadata"]["finalizers"] = ["example.com/hold"]  # a real cluster's kubelet is in a hurry
     await world.apply(*CLASSES, held)
     await world.until_running("victim")
     await world.apply(pod("high"))
@@ -230,6 +231,7 @@ async def test_a_pod_whose_victims_are_still_leaving_waits_for_them(world) -> No
     await world.kubectl(
         "patch", "pod", "victim", "--type=merge", "-p", '{"metadata":{"finalizers":null}}'
     )
+    await world.delete_pod("victim")
     await world.until_running("high")
 
 
