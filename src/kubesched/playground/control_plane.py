@@ -18,6 +18,7 @@ from kubesched.playground.registry.namespace_defaults import (
     root_certificate,
 )
 from kubesched.playground.registry.rest_storage import RestStorage, WriteOptions
+from kubesched.playground.registry.steps import at_once
 from kubesched.playground.resources.admission.limit_ranges import check_limits
 from kubesched.playground.resources.admission.quotas import charge_quotas
 from kubesched.playground.resources.custom_resources import CustomResources
@@ -63,7 +64,7 @@ def _ensure(registry: RestStorage, obj: JsonObject) -> None:
     assert info is not None, obj["kind"]
     name, namespace = obj["metadata"]["name"], obj["metadata"].get("namespace", "")
     if registry.store.get(info.storage_key, namespace, name) is None:
-        registry.create(info, namespace, obj, _MANAGER)
+        at_once(registry.create(info, namespace, obj, _MANAGER))
 
 
 def publish(registry: RestStorage, ca_certificate: str, address: str, port: int) -> None:

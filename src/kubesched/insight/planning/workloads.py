@@ -37,6 +37,7 @@ from kubesched.playground.controllers.replicaset import (
 from kubesched.playground.controllers.statefulset.controller import StatefulSetController
 from kubesched.playground.controllers.volumes import EphemeralVolumes
 from kubesched.playground.registry.rest_storage import WriteOptions
+from kubesched.playground.registry.steps import at_once
 
 SCALED = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController")
 TEMPLATED = (*SCALED, "DaemonSet", "Job")
@@ -170,9 +171,8 @@ class Workloads:
         owner = {**workload, "apiVersion": info.api_version, "kind": info.kind}
         pod = pod_from_template(template, owner)
         pod["metadata"]["ownerReferences"][0]["uid"] = "planned"
-        self._api.registry.create(
-            self._api.registry.catalog.get("pods"), pod["metadata"]["namespace"], pod, _DRY_RUN
-        )
+        registry, namespace = self._api.registry, pod["metadata"]["namespace"]
+        at_once(registry.create(registry.catalog.get("pods"), namespace, pod, _DRY_RUN))
 
     def _ensure_namespace(self, name: str) -> None:
         try:

@@ -11,6 +11,7 @@ from importlib import resources
 from kubesched.playground.apimachinery.objects import JsonObject
 from kubesched.playground.auth.rbac import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
 from kubesched.playground.registry.rest_storage import RestStorage, WriteOptions
+from kubesched.playground.registry.steps import at_once
 
 _API = "rbac.authorization.k8s.io/v1"
 _SCHEDULING = "scheduling.k8s.io"
@@ -94,4 +95,4 @@ def create_roles(registry: RestStorage) -> None:
 def _ensure(registry: RestStorage, resource: str, obj: JsonObject) -> None:
     info = registry.catalog.get(resource)
     if registry.store.get(info.storage_key, "", obj["metadata"]["name"]) is None:
-        registry.create(info, "", obj, WriteOptions(manager="kube-apiserver"))
+        at_once(registry.create(info, "", obj, WriteOptions(manager="kube-apiserver")))

@@ -118,7 +118,7 @@ class LocalApi:
         afterwards.
         """
         info = self._resource(resource)
-        return self.registry.create(info, namespace, obj, self._options).obj
+        return at_once(self.registry.create(info, namespace, obj, self._options)).obj
 
     def update(self, resource: Resource, obj: JsonObject) -> JsonObject:
         """Replace all but the status; `Conflict` if a stated `resourceVersion` is not current."""
@@ -128,7 +128,8 @@ class LocalApi:
         """Replace a namespace's spec finalizers; removing the last completes its deletion."""
         info = self._resource("namespaces")
         obj = copy_json(namespace)
-        return self.registry.update(info, "", name_of(obj), obj, subresource="finalize").obj
+        steps = self.registry.update(info, "", name_of(obj), obj, subresource="finalize")
+        return at_once(steps).obj
 
     def update_status(self, resource: Resource, obj: JsonObject) -> JsonObject:
         """Replace only the status; `Conflict` if a stated `resourceVersion` is not current."""
@@ -269,14 +270,9 @@ class LocalApi:
         info = self._resource(resource)
         mine = self._own(info, obj)
         metadata = mine["metadata"]
-        return self.registry.update(
-            info,
-            metadata.get("namespace", ""),
-            metadata.get("name", ""),
-            mine,
-            self._options,
-            subresource=subresource,
-        ).obj
+        where = (info, metadata.get("namespace", ""), metadata.get("name", ""))
+        steps = self.registry.update(*where, mine, self._options, subresource=subresource)
+        return at_once(steps).obj
 
     def _resource(self, resource: Resource) -> ResourceInfo:
         return self.registry.catalog.get(resource)

@@ -39,7 +39,7 @@ _PATCH_KINDS: dict[str, PatchKind] = {
 _PATCH_TYPES = ", ".join([*_PATCH_KINDS, "application/apply-patch+yaml"])
 _APPLY_TYPE = "application/apply-patch+yaml"
 _MAX_MANAGER_LENGTH = 128
-SMALL_BYTES = 16 * 1024  # of a patch, or of an object's owned fields: some milliseconds
+SMALL_BYTES = 16 * 1024  # of a body, or of an object's owned fields: some milliseconds
 STORED_ONLY = "{kind}: stored, nothing acts on it here"
 
 
@@ -73,33 +73,34 @@ def _written(call: Call, entry: Entry, warnings: list[str], status: int = 200) -
     return response
 
 
-def create(call: Call) -> ApiResponse:
+def create(call: Call) -> Steps[ApiResponse]:
     resource = call.target.resource
-    obj, warnings = decode_object(call.request, resource, call.query)
+    obj, warnings = yield partial(decode_object, call.request, resource, call.query)
     if resource.namespaced and not call.namespace:
         raise BadRequest("an empty namespace may not be set during creation")
-    entry = call.registry.create(resource, call.namespace, obj, write_options(call))
+    entry = yield from call.registry.create(resource, call.namespace, obj, write_options(call))
     if resource.is_stored_only:
         warnings.append(STORED_ONLY.format(kind=resource.kind))
     return _written(call, entry, warnings, 201)
 
 
-def update(call: Call) -> ApiResponse:
+def update(call: Call) -> Steps[ApiResponse]:
     target, registry = call.target, call.registry
     if target.subresource in SIMULATED:
         raise not_allowed()
     where = (target.resource, call.namespace, target.name)
     options = write_options(call)
     if target.subresource == "scale":
-        entry = scale.update(registry, *where, decode_body(call.request), options)
+        body = yield partial(decode_body, call.request)
+        entry = scale.update(registry, *where, body, options)
         return ApiResponse(200, encode(scale.scale_of(target.resource, entry.obj)))
-    obj, warnings = decode_object(call.request, target.resource, call.query)
-    entry = registry.update(*where, obj, options, subresource=target.subresource)
+    obj, warnings = yield partial(decode_object, call.request, target.resource, call.query)
+    entry = yield from registry.update(*where, obj, options, subresource=target.subresource)
     return _written(call, entry, warnings)
 
 
 def is_costly(call: Call) -> bool:
-    """Whether a patch is large, or that of a large object, to judge by its owned fields."""
+    """Whether a body is large, or the object it is for, to judge by its owned fields."""
     target, store = call.target, call.registry.store
     old = store.get(target.resource.storage_key, call.namespace, target.name)
     owned = sum(len(manager.fields) for manager in old.managers) if old is not None else 0

@@ -9,6 +9,7 @@ from kubesched.base.errors import Forbidden
 from kubesched.base.logs import get_logger
 from kubesched.playground.apimachinery.objects import JsonObject, copy_json
 from kubesched.playground.registry.rest_storage import RestStorage, WriteOptions
+from kubesched.playground.registry.steps import at_once
 from kubesched.playground.storage.store import Change
 
 log = get_logger(__name__)
@@ -61,7 +62,7 @@ class NamespaceDefault:
         if entry is None or entry.obj["metadata"].get("deletionTimestamp"):
             return
         try:
-            registry.create(resource, namespace, copy_json(wanted), _MANAGER)
+            at_once(registry.create(resource, namespace, copy_json(wanted), _MANAGER))
         except Forbidden as error:  # the quota is exhausted
             log.warning(
                 "Default object not created", resource=resource.key, namespace=namespace, err=error

@@ -19,6 +19,7 @@ from kubesched.playground.apimachinery.catalog import ResourceInfo
 from kubesched.playground.apimachinery.objects import timestamp
 from kubesched.playground.apimachinery.serialization import decode_json
 from kubesched.playground.registry.rest_storage import RestStorage, WriteOptions
+from kubesched.playground.registry.steps import at_once
 from kubesched.playground.storage.store import Entry
 
 REMEMBERED_BODIES = 16
@@ -61,4 +62,4 @@ class RepeatedCreates:
         check_types(resource, body)
         obj = to_stored(resource, decode_json(body))
         own_namespace = obj["metadata"].get("namespace", "")
-        return self._registry.create(resource, namespace or own_namespace, obj, options)
+        return at_once(self._registry.create(resource, namespace or own_namespace, obj, options))

@@ -1,7 +1,7 @@
 """The verbs on stored objects: metadata, admission, defaults, validation and conflicts.
 
 Every write passes through here, over HTTP (`handlers`) or from a controller (`client`). Each verb
-is one synchronous step: it either raises and changes nothing, or makes exactly one change.
+either raises and changes nothing, or makes exactly one change, after its last step (`steps`).
 
 The registry takes ownership of objects passed to a verb; returned entries are shared and frozen.
 """
@@ -51,7 +51,7 @@ from kubesched.playground.registry.deletion import (
     check_preconditions,
     is_ready_to_go,
 )
-from kubesched.playground.registry.steps import Overtaken, Steps, at_once
+from kubesched.playground.registry.steps import Overtaken, Steps
 from kubesched.playground.registry.strategy import (
     GENERIC,
     GENERIC_CUSTOM,
@@ -155,7 +155,7 @@ class RestStorage:
         options: WriteOptions = NO_OPTIONS,
         *,
         managers: tuple[Manager, ...] | None = None,
-    ) -> Entry:
+    ) -> Steps[Entry]:
         """Create an object; without `managers` (given by apply), the writer owns all fields."""
         metadata = self.own_metadata(resource, namespace, obj)
         if metadata.get("resourceVersion"):
@@ -193,7 +193,7 @@ class RestStorage:
         obj: JsonObject,
         options: WriteOptions,
         managers: tuple[Manager, ...] | None,
-    ) -> Entry:
+    ) -> Steps[Entry]:
         strategy = self.strategy(resource)
         metadata = obj["metadata"]
         for field in (
@@ -210,10 +210,12 @@ class RestStorage:
         if "status" in resource.subresources and not strategy.keeps_status_on_create:
             obj.pop("status", None)
         self._default(resource, strategy.default, obj)
-        self._require_live_namespace(resource, metadata)
         if managers is None:
             mine = self._writer(resource, options)
-            managers = creator(self.layout(resource), obj, mine) if options.manager else ()
+            own = partial(creator, self.layout(resource), obj, mine)
+            managers = (yield own) if options.manager else ()
+        self.catalog.get(resource.key)  # its definition may have gone meanwhile
+        self._require_live_namespace(resource, metadata)
         strategy.admit(self, obj)
         self._validate(resource, obj, strategy)
         if self._exists(resource, metadata):
@@ -283,7 +285,7 @@ class RestStorage:
         options: WriteOptions = NO_OPTIONS,
         *,
         subresource: str = "",
-    ) -> Entry:
+    ) -> Steps[Entry]:
         """Replace an object or its status; a stated resourceVersion must be current."""
         metadata = self.own_metadata(resource, namespace, obj, name)
         old = self.get(resource, namespace, name)
@@ -291,7 +293,7 @@ class RestStorage:
         uid = metadata.get("uid")
         if uid and uid != old.obj["metadata"]["uid"]:
             raise other_uid(resource, name, uid, old.obj["metadata"]["uid"])
-        return at_once(self.replace(resource, old, obj, options, subresource=subresource))
+        return self.replace(resource, old, obj, options, subresource=subresource)
 
     def check_version(self, resource: ResourceInfo, old: Entry, metadata: JsonObject) -> None:
         """Require the current resourceVersion; empty and 0 match any, if the kind allows it."""

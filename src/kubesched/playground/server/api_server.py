@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -38,7 +38,7 @@ from kubesched.playground.handlers.routes import (
 from kubesched.playground.handlers.subresources import issue_token
 from kubesched.playground.handlers.watching import WatchStream, parse_watch_request
 from kubesched.playground.registry.rest_storage import RestStorage
-from kubesched.playground.registry.steps import apart, at_once
+from kubesched.playground.registry.steps import Steps, apart, at_once
 
 if TYPE_CHECKING:
     from kubesched.playground.storage.journal import SqliteJournal
@@ -146,13 +146,16 @@ class ApiServer:
             raise not_allowed()
         if method == "PUT":
             self._require(target, "update")
-            return writing.update(call)
+            return self._write(writing.update, call)
         if method == "PATCH":
             self._require(target, "patch")
-            if writing.is_costly(call):
-                return apart(partial(writing.patch, call), self._computing)
-            return at_once(writing.patch(call))
+            return self._write(writing.patch, call)
         raise not_allowed()
+
+    def _write(self, verb: Callable[[Call], Steps[ApiResponse]], call: Call) -> Answer:
+        if writing.is_costly(call):
+            return apart(partial(verb, call), self._computing)
+        return at_once(verb(call))
 
     def _read(self, call: Call) -> ApiResponse:
         target, request = call.target, call.request
@@ -171,7 +174,7 @@ class ApiServer:
             return ApiResponse(200, stream=stream)
         return reading.get(call) if target.name else reading.list_(call)
 
-    def _post(self, call: Call) -> ApiResponse:
+    def _post(self, call: Call) -> Answer:
         target = call.target
         resource = target.resource
         if not resource.is_stored and resource.plural != "bindings":
@@ -184,7 +187,7 @@ class ApiServer:
         if target.name:
             raise not_allowed()
         self._require(target, "create")
-        return writing.create(call)
+        return self._write(writing.create, call)
 
     def _authorize_path(self, request: ApiRequest) -> None:
         if self.access.rbac is not None:

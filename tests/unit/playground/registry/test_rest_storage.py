@@ -10,6 +10,7 @@ import pytest
 
 from kubesched.base.errors import AlreadyExists, BadRequest, Conflict, Forbidden, Invalid, NotFound
 from kubesched.playground.registry.rest_storage import DeleteOptions, WriteOptions
+from kubesched.playground.registry.steps import at_once
 
 
 def config_map(name: str = "c", **data: str) -> dict:
@@ -269,15 +270,15 @@ def test_a_dry_run_leaves_no_trace(api):
     resource = registry.catalog.get("configmaps")
     before = registry.store.revision
     dry = WriteOptions(dry_run=True)
-    answer = registry.create(
-        resource, "default", {"apiVersion": "v1", "kind": "ConfigMap", **config_map(x="1")}, dry
-    )
+    made = {"apiVersion": "v1", "kind": "ConfigMap", **config_map(x="1")}
+    answer = at_once(registry.create(resource, "default", made, dry))
     assert answer.obj["metadata"]["uid"]
     assert registry.store.revision == before
     api.create("configmaps", config_map(x="1"))
     before = registry.store.revision
     changed = {"apiVersion": "v1", "kind": "ConfigMap", **config_map(x="2")}
-    assert registry.update(resource, "default", "c", changed, dry).obj["data"] == {"x": "2"}
+    answer = at_once(registry.update(resource, "default", "c", changed, dry))
+    assert answer.obj["data"] == {"x": "2"}
     registry.delete(resource, "default", "c", DeleteOptions(dry_run=True))
     assert registry.store.revision == before
     assert api.get("configmaps", "default", "c")["data"] == {"x": "1"}

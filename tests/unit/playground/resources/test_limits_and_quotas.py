@@ -15,6 +15,7 @@ from kubesched.api import quantity
 from kubesched.base.errors import Forbidden
 from kubesched.playground.controllers.resource_quota import RESYNC_S
 from kubesched.playground.registry.rest_storage import WriteOptions
+from kubesched.playground.registry.steps import at_once
 from kubesched.playground.resources.admission.quota_usage import pod_total
 
 
@@ -168,12 +169,9 @@ def test_any_kind_can_be_counted(quoted):
 def test_a_dry_run_is_judged_and_not_charged(quoted):
     world = quoted({"pods": "1"})
     registry = world.registry
-    registry.create(
-        registry.catalog.get("pods"),
-        "default",
-        {"apiVersion": "v1", "kind": "Pod", **pod("a", {})},
-        WriteOptions(dry_run=True),
-    )
+    resource, made = registry.catalog.get("pods"), {"apiVersion": "v1", "kind": "Pod"}
+    made |= pod("a", {})
+    at_once(registry.create(resource, "default", made, WriteOptions(dry_run=True)))
     assert used(world) == {"pods": "0"}
 
 

@@ -73,7 +73,8 @@ def apply_object(
         if subresource or config["metadata"].get("uid"):
             raise not_found(resource, name)
         config["metadata"].pop("resourceVersion", None)
-        return registry.create(resource, namespace, config, options, managers=(mine,)), True
+        entry = yield from registry.create(resource, namespace, config, options, managers=(mine,))
+        return entry, True
     _check_preconditions(resource, old, config["metadata"])
     obj, managers = yield partial(_applied, layout, resource, old, config, mine, force=force)
     entry = yield from registry.replace(

@@ -1,4 +1,4 @@
-"""Costly patches: other requests are served while one is computed, and no write of theirs is lost.
+"""Costly writes: other requests are served while one is computed, and no write of theirs is lost.
 
 Order is controlled: a thread that computes waits until the test has sent its other requests.
 """
@@ -11,12 +11,13 @@ import threading
 
 import pytest
 
-from kubesched.playground.handlers import writing
+from kubesched.playground.handlers import exchange, writing
 from kubesched.playground.handlers.exchange import ApiRequest
 from kubesched.playground.registry import rest_storage
 from kubesched.playground.registry.patching import apply, verb
 
 MAPS = "/api/v1/namespaces/default/configmaps"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 JSON = "application/json-patch+json"
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -136,7 +137,108 @@ async def test_one_costly_patch_is_computed_at_a_time(http, gate):
     assert {status for status, _ in await asyncio.gather(*tasks)} == {200}
 
 
-async def test_a_small_patch_of_a_small_object_is_answered_at_once(http):
+def putting(http, body):
+    return asyncio.create_task(http.call("PUT", f"{MAPS}/a", body))
+
+
+@pytest.mark.parametrize("step", [(exchange, "decode_json"), (rest_storage, "creator")])
+async def test_others_are_served_while_a_large_object_is_created(http, monkeypatch, step):
+    gate = Gate(monkeypatch, step)
+    task = asyncio.create_task(http.call("POST", MAPS, config_map(**MANY)))
+    await gate.reached.get()
+    other = {**config_map(), "metadata": {"name": "b"}}
+    assert (await http.post(MAPS, other))["metadata"]["name"] == "b"
+    assert not task.done()
+    gate.opened.release(10)
+    status, answer = await task
+    assert (status, answer["data"]) == (201, MANY)
+    assert await http.get(f"{MAPS}/a") == answer
+
+
+@pytest.mark.parametrize("step", [(exchange, "decode_json"), (rest_storage, "after_update")])
+async def test_others_are_served_while_a_large_object_is_replaced(http, monkeypatch, step):
+    await http.post(MAPS, config_map(old="v"))
+    gate = Gate(monkeypatch, step)
+    task = putting(http, config_map(**MANY))
+    await gate.reached.get()
+    assert (await http.get(f"{MAPS}/a"))["data"] == {"old": "v"}
+    gate.opened.release(10)
+    status, answer = await task
+    assert (status, answer["data"]) == (200, MANY)
+    assert await http.get(f"{MAPS}/a") == answer
+
+
+@pytest.mark.parametrize("states_version", [False, True])
+async def test_a_replacement_that_is_overtaken(http, monkeypatch, states_version):
+    """With a version it is a conflict; without, it replaces what came in between."""
+    made = await http.post(MAPS, config_map(old="v"))
+    body = config_map(**MANY)
+    if states_version:
+        body["metadata"]["resourceVersion"] = made["metadata"]["resourceVersion"]
+    gate = Gate(monkeypatch, (rest_storage, "after_update"))
+    task = putting(http, body)
+    await gate.reached.get()
+    await http.call("PATCH", f"{MAPS}/a", {"data": {"new": "v"}}, content_type=MERGE)
+    gate.opened.release(10)
+    status, _ = await task
+    assert status == (409 if states_version else 200)
+    left = {"old": "v", "new": "v"} if states_version else MANY
+    assert (await http.get(f"{MAPS}/a"))["data"] == left
+
+
+async def test_what_was_created_meanwhile_exists_already(http, monkeypatch):
+    gate = Gate(monkeypatch, (rest_storage, "creator"))
+    task = asyncio.create_task(http.call("POST", MAPS, config_map(**MANY)))
+    await gate.reached.get()
+    await http.post(MAPS, config_map(first="v"))
+    gate.opened.release(10)
+    assert (await task)[0] == 409
+    assert (await http.get(f"{MAPS}/a"))["data"] == {"first": "v"}
+
+
+async def test_nothing_is_created_in_a_namespace_that_goes_meanwhile(http, monkeypatch):
+    namespaces, maps = "/api/v1/namespaces", "/api/v1/namespaces/n/configmaps"
+    await http.post(namespaces, {"metadata": {"name": "n"}})
+    gate = Gate(monkeypatch, (rest_storage, "creator"))
+    task = asyncio.create_task(http.call("POST", maps, config_map(**MANY)))
+    await gate.reached.get()
+    assert (await http.call("DELETE", f"{namespaces}/n"))[0] == 200
+    gate.opened.release(10)
+    status, answer = await task
+    assert (status, answer["reason"]) == (403, "Forbidden")
+    assert "because it is being terminated" in answer["message"]
+
+
+@pytest.mark.parametrize("method", ["POST", "PATCH"])
+async def test_nothing_is_created_of_a_kind_that_goes_meanwhile(http, monkeypatch, method):
+    open_object = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True}
+    spec = {
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": {"plural": "things", "kind": "Thing"},
+        "versions": [{**version, "schema": {"openAPIV3Schema": open_object}}],
+    }
+    definition = {"metadata": {"name": "things.example.com"}, "spec": spec}
+    await http.post(DEFINITIONS, definition)
+    things = "/apis/example.com/v1/namespaces/default/things"
+    thing = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a"}}
+    body = json.dumps({**thing, "data": MANY}).encode()
+    if method == "POST":
+        gate = Gate(monkeypatch, (rest_storage, "creator"))
+        task = asyncio.create_task(http.call("POST", things, body))
+    else:
+        gate = Gate(monkeypatch, (writing, "decode_yaml"))
+        task = patching(http, APPLY, json.loads(body), f"{things}/a?fieldManager=m")
+    await gate.reached.get()
+    assert (await http.call("DELETE", f"{DEFINITIONS}/things.example.com"))[0] == 200
+    gate.opened.release(10)
+    assert (await task)[0] == 404
+    await http.post(DEFINITIONS, definition)
+    assert (await http.get(things))["items"] == []
+
+
+async def test_a_small_write_of_a_small_object_is_answered_at_once(http):
     await http.post(MAPS, config_map())
     headers = {"content-type": MERGE, "accept": "application/json"}
     request = ApiRequest("PATCH", f"{MAPS}/a", "", headers, b'{"data":{"a":"b"}}')
