@@ -7,6 +7,8 @@ the changed objects.
 
 from __future__ import annotations
 
+import json
+import shlex
 from copy import deepcopy
 from itertools import combinations
 from random import Random
@@ -345,6 +347,106 @@ def test_the_template_of_the_owner_is_patched():
         '[{"key":"gpu","operator":"Exists","effect":"NoSchedule"}]}]\''
     )
     assert effects == ["changes every pod of statefulset/db"]
+
+
+def limited(cpu, **more):
+    """A pod whose requests are all limits, too, of a Deployment."""
+    made = owned(make_pod("a").cpu(cpu), "ReplicaSet", "web-7d9c").label(
+        "pod-template-hash", "7d9c"
+    )
+    resources = made.json["spec"]["containers"][0]["resources"]
+    resources["requests"] |= more
+    resources["limits"] = dict(resources["requests"])
+    return made
+
+
+def patch_in(command):
+    return json.loads(shlex.split(command)[shlex.split(command).index("-p") + 1])
+
+
+def test_a_template_that_has_only_limits_gets_requests():
+    """The API server makes a pod's requests from its limits; the template's stay as written."""
+    (command,), _ = commands(limited("6", memory="1Gi"), node("n"))["LowerRequest"]
+    place = "/spec/template/spec/containers/0/resources/requests"
+    requests = {"cpu": "4", "memory": "1Gi"}
+    assert patch_in(command) == [{"op": "add", "path": place, "value": requests}]
+
+
+def test_two_requests_of_a_template_are_lowered_at_once():
+    (command,), _ = commands(limited("6", memory="16Gi"), node("n"))["LowerRequest"]
+    ((operation),) = patch_in(command)
+    assert operation["value"] == {"cpu": "4", "memory": "8Gi"}
+
+
+@pytest.mark.parametrize("resource", ["example.com/gpu", "hugepages-2Mi"])
+def test_the_limit_of_what_cannot_be_overcommitted_follows_the_request(resource):
+    pod = limited("1", **{resource: "8Mi"})
+    made = make_node("n").capacity(**{"cpu": "4", "memory": "8Gi", resource: "4Mi"})
+    (command,), _ = commands(pod, made)["LowerRequest"]
+    limits, requests = patch_in(command)
+    assert limits["path"] == requests["path"].replace("requests", "limits")
+    assert limits["value"] == requests["value"]
+    assert limits["value"][resource] != "8Mi"
+
+
+def test_requests_of_a_pod_and_of_its_containers_are_lowered_together():
+    pod = make_pod("a").cpu("6")
+    pod.json["spec"]["resources"] = {"requests": {"cpu": "7"}}
+    (command,), _ = commands(pod, node("n"))["LowerRequest"]
+    assert patch_in(command) == [
+        {"op": "replace", "path": "/spec/containers/0/resources/requests/cpu", "value": "4"},
+        {"op": "replace", "path": "/spec/resources/requests/cpu", "value": "4"},
+    ]
+
+
+def test_a_port_of_a_pod_on_the_host_network_stays_a_host_port():
+    """The API server would set it again, so that a template would not even change."""
+    pod = make_pod("a").host_port(80)
+    taken = filler("b", "n", cpu="0").host_port(80)
+    assert "DropHostPort" in commands(pod, node("n"), taken)
+    pod.json["spec"]["hostNetwork"] = True
+    assert "DropHostPort" not in commands(pod, node("n"), taken)
+
+
+def spread_twice(*more, **fields):
+    """A pod that no zone may take."""
+    selector = {"matchLabels": {"app": "x"}}
+    hard = {"topologyKey": ZONE, "maxSkew": 1, "labelSelector": selector, **fields}
+    made = make_pod("a").label("app", "x")
+    made.json["spec"]["topologySpreadConstraints"] = [
+        {**hard, "whenUnsatisfiable": "DoNotSchedule"},
+        *more,
+    ]
+    return made
+
+
+def test_a_constraint_that_is_softened_loses_its_min_domains():
+    pod = spread_twice(minDomains=2)
+    there = filler("b", "n", cpu="1").label("app", "x")
+    (command,), _ = commands(pod, node("n").zone("z"), there)["SoftenSpread"]
+    path = "/spec/topologySpreadConstraints/0"
+    assert patch_in(command) == [
+        {"op": "replace", "path": f"{path}/whenUnsatisfiable", "value": "ScheduleAnyway"},
+        {"op": "remove", "path": f"{path}/minDomains"},
+    ]
+
+
+def test_a_hard_constraint_beside_a_soft_one_is_dropped():
+    """Two constraints with the same key and action are refused."""
+    soft = {"topologyKey": ZONE, "maxSkew": 2, "whenUnsatisfiable": "ScheduleAnyway"}
+    pod = spread_twice(soft, minDomains=2)
+    there = filler("b", "n", cpu="1").label("app", "x")
+    (command,), _ = commands(pod, node("n").zone("z"), there)["SoftenSpread"]
+    assert patch_in(command) == [{"op": "remove", "path": "/spec/topologySpreadConstraints/0"}]
+
+
+def test_node_affinity_of_which_nothing_would_be_left_is_dropped():
+    expressions = [{"key": key, "operator": "Exists"} for key in ("x", "y")]
+    terms = {"nodeSelectorTerms": [{"matchExpressions": expressions}]}
+    pod = make_pod("a")
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+    pod.json["spec"]["affinity"] = {"nodeAffinity": required}
+    assert ("drop the required node affinity", "n") in fixes_of(pod, node("n"))
 
 
 def test_names_are_quoted_for_the_shell():

@@ -182,6 +182,24 @@ def replace_command(kind: str, namespace: str, name: str, *operations: Operation
     return f"{get} | {edit}kubectl replace --force -f -"
 
 
+def on_template(pod: Pod, edits: Sequence[PodEdit]) -> list[Operation]:
+    """The patch for the template that the pod was made from.
+
+    A template may lack requests, which the pod got from limits or a LimitRange: all are written.
+    """
+    after: Any = msgspec.to_builtins(edited(pod, edits))
+    made: dict[str, Operation] = {}
+    for operation in patch_of(edits):
+        path, _, _ = operation["path"].rpartition("/")
+        if path.endswith(("/resources/requests", "/resources/limits")):
+            value = after
+            for word in path.split("/")[1:]:
+                value = value[int(word) if isinstance(value, list) else word]
+            operation = {"op": "add", "path": path, "value": value}
+        made[operation["path"]] = {**operation, "path": f"/spec/template{operation['path']}"}
+    return list(made.values())
+
+
 def quoted_patch(operations: Sequence[Operation]) -> str:
     return shlex.quote(json.dumps(operations, separators=(",", ":")))
 
@@ -226,11 +244,11 @@ def patch_of(edits: Sequence[PodEdit]) -> list[Operation]:
 
 
 def _in_safe_order(operations: list[Operation]) -> list[Operation]:
-    """Removals last, higher list indices first, so that a removal does not shift later paths."""
+    """Removals last, inner ones and higher list indices first: none shifts or ends a later path."""
 
-    def place(operation: Operation) -> tuple[bool, list[tuple[int, str]]]:
+    def place(operation: Operation) -> tuple[bool, int, list[tuple[int, str]]]:
         words = operation["path"].split("/")
         keys = [(-int(word), "") if word.isdigit() else (0, word) for word in words]
-        return operation["op"] == "remove", keys
+        return operation["op"] == "remove", -len(words), keys
 
     return sorted(operations, key=place)

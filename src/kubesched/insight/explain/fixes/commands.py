@@ -18,6 +18,7 @@ from kubesched.insight.explain.fixes.changes import (
     PodDeletion,
     PodEdit,
     delete_command,
+    on_template,
     patch_of,
     quoted_patch,
     replace_command,
@@ -55,19 +56,17 @@ def is_to_be_made(change: AnyChange) -> TypeGuard[PodEdit]:
 
 
 def _edit_commands(pod: Pod, edits: Sequence[PodEdit], listers: Listers | None) -> list[str]:
-    operations = patch_of(edits)
     namespace = shlex.quote(pod.metadata.namespace)
     owner = template_owner(pod, listers)
     if owner is None:
         if pod.metadata.controller() is not None:
             return []  # of a kind whose template is not known
         if all(edit.is_allowed_in_place for edit in edits):
-            return [_patch_command(pod, operations)]
-        return [replace_command("pod", pod.metadata.namespace, pod.metadata.name, *operations)]
+            return [_patch_command(pod, patch_of(edits))]
+        meta = pod.metadata
+        return [replace_command("pod", meta.namespace, meta.name, *patch_of(edits))]
     kind, name = owner
-    prefixed = [
-        {**operation, "path": f"/spec/template{operation['path']}"} for operation in operations
-    ]
+    prefixed = on_template(pod, edits)
     if kind == "Job":
         edits_of_job = [*prefixed, *_without_job_labels(pod)]
         return [replace_command("job", pod.metadata.namespace, name, *edits_of_job)]

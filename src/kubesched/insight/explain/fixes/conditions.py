@@ -189,13 +189,13 @@ class _Finder:
                 labels, self._name
             )
         ]
-        is_only = len(failing) == len(terms[0].match_expressions or ()) == 1
+        count = len(terms[0].match_expressions or ())
         for at, requirement in failing:
-            alternatives: list[AnyChange] = [
-                pod_edits.drop_node_affinity()
-                if is_only
-                else pod_edits.drop_expression(at, requirement)
-            ]
+            alternatives: list[AnyChange] = []
+            if len(failing) == count:  # a term without expressions matches nothing
+                alternatives.append(pod_edits.drop_node_affinity())
+            if count > 1:
+                alternatives.append(pod_edits.drop_expression(at, requirement))
             if requirement.operator == "In" and requirement.values:
                 alternatives += self._labels(requirement.key, requirement.values[0])
             elif requirement.operator == "Exists":
@@ -216,7 +216,9 @@ class _Finder:
             port for port in self._info.host_ports if any(port.conflicts_with(u) for u in used)
         ]
         alternatives: list[AnyChange] = (
-            [pod_edits.drop_host_ports(self._pod, taken)] if taken else []
+            [pod_edits.drop_host_ports(self._pod, taken)]
+            if taken and not self._pod.spec.host_network  # there every port is a host port
+            else []
         )
         yield Condition("", "", reason, alternatives)
 
@@ -252,11 +254,11 @@ class _Finder:
         violated = False
         for at, constraint in hard.items():
             key = constraint.topology_key
-            others = [pod_edits.soften_spread(i, hard[i].topology_key) for i in hard if i != at]
+            others = [pod_edits.soften_spread(self._pod, i) for i in hard if i != at]
             if self._probe("PodTopologySpread", others):
                 continue
             violated = True
-            alternatives: list[AnyChange] = [pod_edits.soften_spread(at, key)]
+            alternatives: list[AnyChange] = [pod_edits.soften_spread(self._pod, at)]
             skew = self._minimal_skew(at, constraint, others)
             if skew is not None:
                 alternatives.insert(0, pod_edits.raise_skew(at, key, skew))
@@ -289,7 +291,7 @@ class _Finder:
         for at, constraint in enumerate(self._pod.spec.topology_spread_constraints or ()):
             key = constraint.topology_key
             if constraint.when_unsatisfiable == "DoNotSchedule" and key not in labels:
-                yield Condition("", "", f"{reason}: {at}", [pod_edits.soften_spread(at, key)])
+                yield Condition("", "", f"{reason}: {at}", [pod_edits.soften_spread(self._pod, at)])
 
 
 def _is_reserved(domain: str) -> bool:

@@ -8,7 +8,13 @@ from typing import Any
 
 import msgspec
 
-from kubesched.api.core_v1 import Container, NodeSelectorRequirement, Pod, Taint
+from kubesched.api.core_v1 import (
+    Container,
+    NodeSelectorRequirement,
+    Pod,
+    ResourceRequirements,
+    Taint,
+)
 from kubesched.api.host_ports import HostPort
 from kubesched.api.quantity import milli_value, value
 from kubesched.api.resources import pod_requests
@@ -24,6 +30,9 @@ from kubesched.insight.explain.fixes.changes import (
 )
 
 _MIB = 2**20
+_OVERCOMMITTED = ("cpu", "memory", "ephemeral-storage")
+"""Resources whose limit may be above the request."""
+SOFT = "ScheduleAnyway"
 
 
 def _escaped(word: str) -> str:
@@ -47,10 +56,9 @@ def lower_request(pod: Pod, resource: str, target: int) -> RequestEdit | None:
         return None
     spec = pod.spec
     level = spec.resources.requests if spec.resources is not None else None
-    if level and resource in level:
-        operations = [_set_request("/spec", resource, target)]
-    else:
-        operations = list(_container_operations(pod, resource, target))
+    operations = list(_container_operations(pod, resource, target))
+    if spec.resources is not None and level and resource in level:
+        operations += _set_request("/spec", spec.resources, resource, target)
     if not operations:
         return None
     wanted, was = amounts.exact(resource, target + overhead), amounts.shown(resource, before)
@@ -77,14 +85,13 @@ def _container_operations(pod: Pod, resource: str, target: int) -> Iterator[Oper
             for at, container in enumerate(spec.containers or ())
         ),
     ]
-    asked = [(path, _request(container, resource)) for path, container in running]
-    total = sum(amount for _, amount in asked)
-    kept = dict(asked)
+    kept = {path: _request(container, resource) for path, container in running}
+    total = sum(kept.values())
     if total > target:
-        for path, amount in asked:
-            if amount:
-                kept[path] = amount * target // total
-                yield _set_request(path, resource, kept[path])
+        for path, container in running:
+            if kept[path]:
+                kept[path] = kept[path] * target // total
+                yield from _set_request(path, container.resources, resource, kept[path])
     beside = sum(kept[path] for path, _ in sidecars)
     for at, container in enumerate(spec.init_containers or ()):
         room = target - beside
@@ -93,15 +100,20 @@ def _container_operations(pod: Pod, resource: str, target: int) -> Iterator[Oper
             and room > 0
             and _request(container, resource) > room
         ):
-            yield _set_request(f"/spec/initContainers/{at}", resource, room)
+            path = f"/spec/initContainers/{at}"
+            yield from _set_request(path, container.resources, resource, room)
 
 
-def _set_request(path: str, resource: str, amount: int) -> Operation:
-    return {
-        "op": "replace",
-        "path": f"{path}/resources/requests/{_escaped(resource)}",
-        "value": amounts.exact(resource, amount),
-    }
+def _set_request(
+    path: str, now: ResourceRequirements, resource: str, amount: int
+) -> Iterator[Operation]:
+    """Also the limit of a resource that cannot be overcommitted: both have to be equal."""
+    sides = ["requests"]
+    if resource not in _OVERCOMMITTED and resource in (now.limits or {}):
+        sides.append("limits")
+    for side in sides:
+        place = f"{path}/resources/{side}/{_escaped(resource)}"
+        yield {"op": "replace", "path": place, "value": amounts.exact(resource, amount)}
 
 
 def _request(container: Container, resource: str) -> int:
@@ -166,11 +178,19 @@ def raise_skew(index: int, topology_key: str, skew: int) -> SkewEdit:
     return SkewEdit("RaiseMaxSkew", text, 2.5, operations, False, index, topology_key, skew)
 
 
-def soften_spread(index: int, topology_key: str) -> PodEdit:
-    path = f"/spec/topologySpreadConstraints/{index}/whenUnsatisfiable"
-    operation = {"op": "replace", "path": path, "value": "ScheduleAnyway"}
-    text = f"spread over {topology_key} with ScheduleAnyway"
-    return pod_edit("SoftenSpread", text, 3.0, [operation])
+def soften_spread(pod: Pod, index: int) -> PodEdit:
+    """Spread with ScheduleAnyway, without the constraint if there is a second one that does so."""
+    constraints = pod.spec.topology_spread_constraints or []
+    key, path = constraints[index].topology_key, f"/spec/topologySpreadConstraints/{index}"
+    soft = {other.topology_key for other in constraints if other.when_unsatisfiable == SOFT}
+    if key in soft:
+        text, operations = f"drop the hard constraint over {key}", [{"op": "remove", "path": path}]
+    else:
+        text = f"spread over {key} with {SOFT}"
+        operations = [{"op": "replace", "path": f"{path}/whenUnsatisfiable", "value": SOFT}]
+        if constraints[index].min_domains is not None:  # for hard constraints only
+            operations.append({"op": "remove", "path": f"{path}/minDomains"})
+    return pod_edit("SoftenSpread", text, 3.0, operations)
 
 
 def drop_host_ports(pod: Pod, taken: list[HostPort]) -> PodEdit:
