@@ -136,7 +136,8 @@ def spelled_out(words: Sequence[str]) -> list[str]:
 
 
 def _is_group(word: str) -> bool:
-    return word.lower().partition(".")[0] in ("podgroup", "podgroups")
+    kind = word.lower().partition(".")[0].removesuffix("s")
+    return kind in ("podgroup", "compositepodgroup")
 
 
 def why() -> int:

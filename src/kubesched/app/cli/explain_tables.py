@@ -324,7 +324,7 @@ def print_workload(workload: Workload) -> None:
 
 def print_pod_group(explanation: GroupExplanation, *, told: Sequence[str] = ()) -> None:
     """Prints verdict, members, topology domains, victims, and what would help."""
-    terminal.heading(f"PodGroup {explanation.group}: {explanation.summary}")
+    terminal.heading(f"{explanation.kind} {explanation.group}: {explanation.summary}")
     if explanation.message:
         terminal.sentence(f"Message: {explanation.message}")
     rows = [(one.pod, one.node or "-", one.lacks or "-") for one in explanation.members]

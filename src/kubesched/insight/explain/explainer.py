@@ -14,7 +14,7 @@ from kubesched.api.names import key_of
 from kubesched.base.errors import KubeschedError
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Failed, FitError
-from kubesched.framework.groups.states import GroupKey, group_of
+from kubesched.framework.groups.states import group_of
 from kubesched.framework.handle import Listers
 from kubesched.framework.nodes.columns import Mask
 from kubesched.framework.nodes.pods import PodInfo
@@ -233,10 +233,17 @@ class Explainer:
             raise ExplainError(
                 "pod groups are not looked at: --feature-gates GenericWorkload=true turns them on"
             )
-        if cycles.states.state(GroupKey(namespace, name)) is None:
+        key = pod_groups.key_named(cycles, namespace, name)
+        if key is None:
             raise ExplainError(f"PodGroup {namespace}/{name} not found, nor a pod that names it")
-        key = GroupKey(namespace, name)
-        return pod_groups.explain_group(cycles, self.rehearse, key, self.notes)
+        told = pod_groups.explain_group(cycles, self.rehearse, key, self.notes)
+        for pod in pod_groups.pods_below(cycles, key):
+            missing = missing_for(pod, self.state, evicts=False)
+            if missing is not None:
+                told.summary = f"{missing.text}. Without them: {told.summary}"
+                told.notes.append(f"{missing.command} gets them, to be added with --from")
+                break
+        return told
 
     def _finished(
         self, outcome: ScheduleResult | Failed | Awaitable[ScheduleResult | Failed]
@@ -263,6 +270,7 @@ class _Story:
         self.notes = list(explainer.notes)
         self.group = group_of(info.pod)
         self.cycles = pod_groups.cycles_of(explainer.assembly) if self.group is not None else None
+        self.helps_of_group: list[str] = []
 
     def told(self, select: Selection, *, fix: bool) -> Explanation:
         framework, pod = self.framework, self.pod
@@ -296,17 +304,20 @@ class _Story:
         evicts = preemption is not None
         missing = None if self.node_name else missing_for(pod, self.explainer.state, evicts=evicts)
         first = f"{missing.text}. Without them: " if missing is not None else ""
+        of_group = self._of_group(verdict, counts)
+        if self.group is not None and self.cycles is None and not self.node_name:
+            first += "alone, without its PodGroup: "
         # Last, because trials change the table temporarily.
         fixes = self._fixes(evaluation, verdict) if fix else None
+        if not fixes and self.helps_of_group:
+            fixes = None
+            self.notes.append(f"would help its group: {'; '.join(self.helps_of_group)}")
         return Explanation(
             pod=self.info.key,
             uid=pod.metadata.uid,
             profile=framework.profile_name,
             verdict=verdict,
-            summary=first
-            + summary_of(
-                verdict, counts, waits, chosen, preemption, self._of_group(verdict, counts)
-            ),
+            summary=first + summary_of(verdict, counts, waits, chosen, preemption, of_group),
             missing=missing,
             message=decision.status.message if isinstance(decision, Failed) else "",
             condition_reason=_condition_reason(decision),
@@ -342,6 +353,7 @@ class _Story:
             self.notes.append(f"{named} is not looked at: the feature gate GenericWorkload is off")
             return ""
         told = self.explainer.explain_group(self.group.namespace, self.group.name)
+        self.helps_of_group = told.helps
         if verdict in (Verdict.NOT_NOW, Verdict.NEVER):
             self.notes.append(GROUPS_BACK_OFF)
         if verdict is Verdict.NOT_NOW and counts.feasible:

@@ -314,13 +314,15 @@ class Domain(_Record):
 class GroupExplanation(_Record):
     """Everything there is to say about one pod group."""
 
+    kind: str
+    """PodGroup or CompositePodGroup."""
     group: str
     verdict: Verdict
     summary: str
     message: str
     """What the scheduler writes as the group's condition; empty if it starts or is not tried."""
     min_count: int
-    """1 for a basic group, 0 for one that does not exist."""
+    """1 for a basic group, 0 for one that does not exist; of a composite, how many groups."""
     pods: int
     scheduled: int
     waiting_for: list[WaitingFor]

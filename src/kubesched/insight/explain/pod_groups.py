@@ -1,12 +1,14 @@
 """Why a pod group is not running: its members tried together, as the scheduler does.
 
+A group is explained with the whole tree it is part of, whichever of the tree's groups is asked for.
+
 Besides the scheduler's own attempt, the group is tried without its quorum, which shows how far its
 members get in each topology domain, and with what would let it start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +17,12 @@ from msgspec import structs
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.names import key_of
-from kubesched.api.scheduling_v1beta1 import BasicSchedulingPolicy
+from kubesched.api.scheduling_v1beta1 import (
+    BasicSchedulingPolicy,
+    GangSchedulingPolicy,
+    PodGroup,
+    PodGroupSchedulingPolicy,
+)
 from kubesched.framework.diagnosis import Failed
 from kubesched.framework.groups.states import (
     Group,
@@ -88,9 +95,9 @@ class GroupAttempt:
         return "" if status.is_success else status.message
 
 
-def attempt(cycles: GroupCycles, rehearse: Rehearsal, leaf: GroupKey) -> GroupAttempt | None:
-    """Try the tree of a PodGroup; None if none of its pods is queued."""
-    root = cycles.states.root_of(leaf)
+def attempt(cycles: GroupCycles, rehearse: Rehearsal, key: GroupKey) -> GroupAttempt | None:
+    """Try the tree of a group; None if none of its pods is queued."""
+    root = cycles.states.root_of(key)
     entity = None if root is None else cycles.queue.find_entity(key_of_group(root))
     if entity is None:
         return None
@@ -110,17 +117,31 @@ def attempt(cycles: GroupCycles, rehearse: Rehearsal, leaf: GroupKey) -> GroupAt
     return GroupAttempt(framework, node, results, evictions[-1] if evictions else None)
 
 
-def waits_of(cycles: GroupCycles, leaf: GroupKey) -> list[WaitingFor]:
+def key_named(cycles: GroupCycles, namespace: str, name: str) -> GroupKey | None:
+    """The PodGroup of that name, which may be missing, or else the CompositePodGroup."""
+    key, composite = GroupKey(namespace, name), GroupKey(namespace, name, is_composite=True)
+    if cycles.states.state(key) is not None:
+        return key
+    return composite if cycles.states.find(composite) is not None else None
+
+
+def pods_below(cycles: GroupCycles, key: GroupKey) -> list[Pod]:
+    """The pods of a group and of those below it."""
+    states = map(cycles.states.state, cycles.states.leaves(key))
+    return [pod for state in states if state is not None for pod in state.pods.values()]
+
+
+def waits_of(cycles: GroupCycles, key: GroupKey) -> list[WaitingFor]:
     """What keeps a group out of the queue: missing objects, missing pods, gated members."""
     states = cycles.states
-    if states.find(leaf) is None:
-        named = f"{leaf.namespace}/{leaf.name}"
-        return [_wait(f"PodGroup {named} does not exist", [leaf.name])]
+    if states.find(key) is None:
+        named = f"{key.namespace}/{key.name}"
+        return [_wait(f"PodGroup {named} does not exist", [key.name])]
     try:
-        list(states.ancestors(leaf))
+        list(states.ancestors(key))
     except HierarchyError as error:
         return [_wait(str(error), [])]
-    root = states.root_of(leaf)
+    root = states.root_of(key)
     entity = None if root is None else cycles.queue.find_entity(key_of_group(root))
     if entity is None or not entity.is_gated:
         return []
@@ -166,40 +187,45 @@ def _of_other_schedulers(cycles: GroupCycles, leaf: GroupKey) -> int:
 
 
 def explain_group(
-    cycles: GroupCycles, rehearse: Rehearsal, leaf: GroupKey, notes: Sequence[str]
+    cycles: GroupCycles, rehearse: Rehearsal, key: GroupKey, notes: Sequence[str]
 ) -> GroupExplanation:
-    """Everything there is to say about a PodGroup and the tree it belongs to."""
-    return _GroupStory(cycles, rehearse, leaf).told(notes)
+    """Everything there is to say about a group and the tree it belongs to."""
+    return _GroupStory(cycles, rehearse, key).told(notes)
 
 
 class _GroupStory:
-    def __init__(self, cycles: GroupCycles, rehearse: Rehearsal, leaf: GroupKey) -> None:
+    def __init__(self, cycles: GroupCycles, rehearse: Rehearsal, key: GroupKey) -> None:
         self.cycles = cycles
-        self.leaf = leaf
-        self.waits = waits_of(cycles, leaf)
-        self.attempt = attempt(cycles, rehearse, leaf)
-        state = cycles.states.state(leaf)
-        self.group = None if state is None else state.group
-        self.known = 0 if state is None else len(state.pods)
-        self.scheduled = 0 if state is None else state.scheduled_count
+        self.key = key
+        self.waits = waits_of(cycles, key)
+        self.attempt = attempt(cycles, rehearse, key)
+        self.group = cycles.states.find(key)
+        self.known = len(pods_below(cycles, key))
+        self.scheduled = len(cycles.states.scheduled_pods_below(key))
 
     def told(self, notes: Sequence[str]) -> GroupExplanation:
         tried = self.attempt
         members: list[Member] = []
         domains: list[Domain] = []
         helps: list[str] = []
+        alone: dict[GroupKey, GroupResult] = {}
         if tried is not None and tried.framework is not None:
             freely = self._placing(tried.framework)
             alone = finish(freely.run(_without_quorum(tried.root)))
-            members = [_member(one) for result in alone.values() for one in result.members]
+            members = list(_members(tried.root, alone))
             domains = self._domains(freely)
             if not self._succeeds:
-                helps = list(self._helps(tried.framework, tried.root, members))
+                helps = list(self._helps(tried.framework, tried.root, members, domains))
+                missing = _keys(tried.root) - set(tried.framework.handle.table.label_keys())
+                notes = [*notes, *(f"no node has the label {key}" for key in sorted(missing))]
+        elif tried is not None:
+            members = list(_disagreeing(self.cycles, tried.root))
         verdict = self._verdict()
         return GroupExplanation(
-            group=f"{self.leaf.namespace}/{self.leaf.name}",
+            kind="CompositePodGroup" if self.key.is_composite else "PodGroup",
+            group=f"{self.key.namespace}/{self.key.name}",
             verdict=verdict,
-            summary=self._summary(verdict, members),
+            summary=self._summary(verdict, members, alone),
             message="" if tried is None or self.waits else tried.message,
             min_count=0 if self.group is None else min_count(self.group),
             pods=self.known,
@@ -224,7 +250,9 @@ class _GroupStory:
             return Verdict.PLACED if self.scheduled else Verdict.WAITING
         return Verdict.FITS if self._succeeds else Verdict.NOT_NOW
 
-    def _summary(self, verdict: Verdict, members: Sequence[Member]) -> str:
+    def _summary(
+        self, verdict: Verdict, members: Sequence[Member], alone: dict[GroupKey, GroupResult]
+    ) -> str:
         placed = sum(bool(member.node) for member in members)
         found = f"{placed} of {len(members)} pending pods"
         if verdict is Verdict.PLACED:
@@ -237,12 +265,29 @@ class _GroupStory:
             return f"fits. {found} would find a node."
         if self.attempt is not None and self.attempt.error is not None:
             return f"not now. The attempt fails with an error: {self.attempt.error}."
-        quorum = "" if self.group is None else f"; minCount is {min_count(self.group)}"
+        quorum = self._quorum(alone)
         running = f", {self.scheduled} run" if self.scheduled else ""
         preemption = self._preemption()
         count = 0 if preemption is None else len(preemption.victims)
         evicted = f" The scheduler would evict {count} pod{'s' * (count != 1)}." if count else ""
         return f"not now. {found} find a node{running}{quorum}.{evicted}"
+
+    def _quorum(self, alone: dict[GroupKey, GroupResult]) -> str:
+        """What the root needs, and in a tree how many pods each of its groups gets."""
+        assert self.attempt is not None, "the group was tried"
+        root, told = self.attempt.root, []
+        if not root.key.is_composite:
+            return f"; minCount is {min_count(root.group)}"
+        for leaf in root.leaves():
+            state, result = self.cycles.states.state(leaf.key), alone.get(leaf.key)
+            count = 0 if state is None else state.scheduled_count
+            count += 0 if result is None else len(result.placed())
+            told.append(f"{leaf.key.name} gets {count} of minCount {min_count(leaf.group)}")
+        listed = ", ".join(told[:GROUPS_TOLD]) + ", ..." * (len(told) > GROUPS_TOLD)
+        return (
+            f"; CompositePodGroup {root.key.name} needs {min_count(root.group)} of its groups: "
+            f"{listed}"
+        )
 
     def _preemption(self) -> Preemption | None:
         candidate = None if self.attempt is None or self.waits else self.attempt.candidate
@@ -277,18 +322,25 @@ class _GroupStory:
         return found
 
     def _helps(
-        self, framework: Framework, root: GroupNode, members: Sequence[Member]
+        self,
+        framework: Framework,
+        root: GroupNode,
+        members: Sequence[Member],
+        domains: Sequence[Domain],
     ) -> Sequence[str]:
         """Changes that let the group start; each was tried."""
         found = []
-        placed = sum(bool(member.node) for member in members)
-        group = self.group
-        if group is not None and root.key == self.leaf and placed:
+        # The domain that is preferred without a quorum may take fewer than another.
+        placed = max([sum(bool(it.node) for it in members), *(it.placed for it in domains)])
+        group = self.group if root.key == self.key else None
+        if isinstance(group, PodGroup) and placed:
             quorum = placed + self.scheduled
-            if quorum < min_count(group) and self.known >= quorum:
-                pods = "1 pod" if placed == 1 else f"{placed} pods"
+            gang = GangSchedulingPolicy(min_count=quorum)
+            changed = _changed(root, scheduling_policy=PodGroupSchedulingPolicy(gang=gang))
+            if quorum < min_count(group) and (count := self._starts(framework, changed)):
+                pods = "1 pod" if count == 1 else f"{count} pods"
                 found.append(f"minCount {quorum}: {pods} would start")
-        if group is not None and root.key == self.leaf and self.known < min_count(group):
+        if isinstance(group, PodGroup) and self.known < min_count(group):
             missing = min_count(group) - self.known
             if self._starts(framework, _with_copies(root, missing)):
                 more = "1 more pod" if missing == 1 else f"{missing} more pods"
@@ -299,15 +351,20 @@ class _GroupStory:
             found.append("no topology constraint: it would start")
         return found
 
-    def _starts(self, framework: Framework, root: GroupNode) -> bool:
-        status = finish(self._placing(framework).run(root))[root.key].status
+    def _starts(self, framework: Framework, root: GroupNode) -> int:
+        """How many members get a node; 0 if the group does not start."""
+        results = finish(self._placing(framework).run(root))
         for info in root.all_members():
             if info.pod_info.uid.startswith(_COPY):  # the group's state must not keep it
                 self.cycles.states.pod_removed(info.pod_info.pod)
-        return status.is_success
+        is_started = results[root.key].status.is_success
+        return sum(len(result.placed()) for result in results.values()) if is_started else 0
 
 
+GROUPS_TOLD = 8
 _COPY = "copy-"
+_SHARED = ("schedulerName", "priority", "preemptionPolicy")
+"""Fields in which all pods of a tree have to agree."""
 
 
 def _without_quorum(node: GroupNode) -> GroupNode:
@@ -335,6 +392,43 @@ def _with_copies(root: GroupNode, count: int) -> GroupNode:
         info = type(first.pod_info)(structs.replace(pod, metadata=meta))
         copies.append(QueuedPodInfo(info, first.timestamp))
     return GroupNode(root.group, [*root.members, *copies])
+
+
+def _keys(node: GroupNode) -> set[str]:
+    """The topology keys that a tree asks for."""
+    constraints = node.group.spec.scheduling_constraints
+    own = {one.key for one in (constraints.topology if constraints is not None else None) or ()}
+    return own.union(*map(_keys, node.children))
+
+
+def _members(root: GroupNode, results: dict[GroupKey, GroupResult]) -> Iterator[Member]:
+    """The pending members of a tree; those that no placement was found for were not tried."""
+    for leaf in root.leaves():
+        result = results.get(leaf.key)
+        tried = [] if result is None else result.members
+        yield from map(_member, tried)
+        why = (result or results[root.key]).status.message
+        for info in leaf.members[len(tried) :]:
+            yield Member(info.pod_info.key, "", why)
+
+
+def _disagreeing(cycles: GroupCycles, root: GroupNode) -> Iterator[Member]:
+    """Pods whose fields keep `GroupCycles.validated` from trying the tree."""
+    placed = cycles.states.scheduled_pods_below(root.key)
+    pods = [*(info.pod_info.pod for info in root.all_members()), *placed]
+    first = pods[0].spec
+    of_group = root.group.spec.preemption_policy if cycles.policy_of_group else None
+    wanted = (first.scheduler_name, root.priority, of_group or first.preemption_policy)
+    for pod in pods:
+        spec = pod.spec
+        own = (spec.scheduler_name, spec.priority or 0, spec.preemption_policy)
+        lacks = [
+            f"{field} {there} (it has {here})"
+            for field, there, here in zip(_SHARED, wanted, own, strict=True)
+            if there != here
+        ]
+        if lacks:
+            yield Member(key_of(pod.metadata), spec.node_name, "; ".join(lacks))
 
 
 def _member(member: MemberResult) -> Member:

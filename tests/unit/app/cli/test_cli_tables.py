@@ -174,6 +174,7 @@ def explain_podgroup(folder: Path) -> Callable[[], object]:
 
     lacks = "0/30 nodes are available: 1 node(s) had untolerated taint(s), 29 Insufficient cpu."
     told = GroupExplanation(
+        kind="PodGroup",
         group="default/training-of-a-large-model",
         verdict=Verdict.NOT_NOW,
         summary="not now. 2 of 3 pending pods find a node; minCount is 3.",

@@ -169,6 +169,69 @@ def test_racks_and_what_they_lack():
     ]
 
 
+def test_the_rack_with_the_most_room_tells_the_smaller_quorum():
+    """Without a quorum the fullest rack is preferred; the group could start in another one."""
+    with Groups(gates=TOPOLOGY) as world:
+        world.node("a", 8, rack="r0")
+        world.node("b", 4, rack="r1")
+        world.pods("", "x", "y", cpu=2, nodeName="a")
+        world.pods("", "z", cpu=2, nodeName="b")
+        world.group("g", 5, schedulingConstraints=RACK)
+        world.pods("g", *(f"p{number}" for number in range(5)))
+        told = explained(world, gates=TOPOLOGY)
+        assert "minCount 4: 4 pods would start" in told.helps
+        world.min_count("g", 4)
+        world.settle()
+        assert sum(bool(world.node_of(f"p{number}")) for number in range(5)) == 4
+
+
+def test_a_label_that_no_node_has():
+    with Groups(2, gates=TOPOLOGY) as world:
+        world.group("g", 2, schedulingConstraints=RACK)
+        world.pods("g", "a", "b")
+        told = explained(world, gates=TOPOLOGY)
+    assert told.summary == "not now. 0 of 2 pending pods find a node; minCount is 2."
+    assert [one.lacks for one in told.members] == ["no feasible placements found"] * 2
+    assert "no node has the label rack" in told.notes
+
+
+def tree(world: Groups, cpu: float) -> None:
+    """Two gangs of two pods, the second with larger ones."""
+    world.composite("c", 2)
+    for name in "xy":
+        world.group(name, 2, parentCompositePodGroupName="c")
+    world.pods("x", "x0", "x1")
+    world.pods("y", "y0", "y1", cpu=cpu)
+
+
+def test_a_tree_says_which_of_its_groups_lack_pods():
+    gates = f"{TOPOLOGY} CompositePodGroup"
+    with Groups(4, gates=gates) as world:
+        tree(world, 2)
+        told, leaf = explained(world, "c", gates), explained(world, "x", gates)
+    assert (told.kind, leaf.kind) == ("CompositePodGroup", "PodGroup")
+    assert (
+        told.summary
+        == leaf.summary
+        == (
+            "not now. 3 of 4 pending pods find a node; CompositePodGroup c needs 2 of its groups: "
+            "x gets 2 of minCount 2, y gets 1 of minCount 2."
+        )
+    )
+    assert (told.pods, told.min_count) == (4, 2)
+
+
+def test_a_tree_that_starts():
+    gates = f"{TOPOLOGY} CompositePodGroup"
+    with Groups(4, gates=gates) as world:
+        tree(world, 1)
+        told = explained(world, "c", gates)
+        world.settle()
+        after = explained(world, "c", gates)
+    assert told.summary == "fits. 4 of 4 pending pods would find a node."
+    assert after.summary == "placed. 4 of its 4 pods have nodes."
+
+
 def test_who_would_be_evicted():
     with Groups(2) as world:
         world.group("v", 0, priority=-10, disruptionMode={"all": {}})
@@ -192,6 +255,20 @@ def test_a_group_whose_pods_disagree():
         world.pods("g", "a")
         told = explained(world)
     assert told.summary.startswith("not now. The attempt fails with an error: all pods in a single")
+    assert [(one.pod, one.lacks) for one in told.members] == [
+        ("default/a", "priority 100 (it has 0)")
+    ]
+
+
+def test_placed_pods_that_disagree_are_named_with_their_nodes():
+    with Groups(4) as world:
+        world.group("g", 1)
+        world.pods("g", "a", "b")
+        world.pods("g", "c", schedulerName="other", nodeName="n1")
+        told = explained(world)
+    assert [(one.pod, one.node, one.lacks) for one in told.members] == [
+        ("default/c", "n1", "schedulerName default-scheduler (it has other)")
+    ]
 
 
 def test_a_group_that_runs():
@@ -218,6 +295,15 @@ def test_a_member_says_what_its_group_lacks():
     )
 
 
+def test_what_helps_the_group_is_told_where_nothing_helps_the_pod():
+    with Groups(2) as world:
+        world.group("g", 3)
+        world.pods("g", "a", "b", "c")
+        told = explainer(world).explain(world.pod("a"), fix=True)
+    assert told.fixes is None
+    assert "would help its group: minCount 2: 2 pods would start" in told.notes
+
+
 def test_a_member_is_tried_again_with_its_group_and_not_after_an_event():
     with Groups(2) as world:
         world.group("g", 2)
@@ -242,9 +328,24 @@ def test_groups_that_are_not_looked_at():
         with pytest.raises(ExplainError, match="GenericWorkload=true turns them on"):
             made.explain_group("default", "g")
         note = "PodGroup default/g is not looked at: the feature gate GenericWorkload is off"
-        assert note in made.explain(world.pod("a")).notes
+        told = made.explain(world.pod("a"))
+        assert note in told.notes
+        assert told.summary.startswith("alone, without its PodGroup: fits. 1 of 1 nodes")
         with pytest.raises(ExplainError, match="PodGroup default/other not found"):
             explainer(world).explain_group("default", "other")
+
+
+def test_a_dump_without_pod_groups_says_so():
+    with Groups(2) as world:
+        world.pods("g", "a")
+        made = explainer(world)
+        made.state.missing["podgroups.scheduling.k8s.io"] = ""
+        told = made.explain_group("default", "g")
+    assert told.summary == (
+        "memory holds no podgroups; if the cluster has some, this may be wrong. "
+        "Without them: waiting: PodGroup default/g does not exist."
+    )
+    assert told.notes[-1].startswith("kubectl get podgroups.scheduling.k8s.io -A -o json")
 
 
 def dumped(world: Groups, tmp_path):
@@ -296,4 +397,5 @@ def test_members_with_the_same_story_are_told_together(tmp_path, capsys):
 
 
 def test_kubectl_why_takes_groups():
+    assert why_words(["compositepodgroup/c"]) == ["podgroup", "c"]
     assert why_words(["podgroup/g", "-n", "x"]) == ["podgroup", "g", "-n", "x"]
