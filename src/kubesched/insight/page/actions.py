@@ -155,7 +155,7 @@ def run_command(api: LocalApi, command: str) -> None:
                 _recreate(api, kind, namespace, name, msgspec.json.decode(patch or "[]"))
             case _:
                 raise ActionError(f"{command}: no command of the page")
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ActionError(f"{command}: {error}") from None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -319,6 +320,8 @@ class Pages:
             raise BadCall("yaml: expected a text")
         at = request.get("at")
         if isinstance(at, int | float):
+            if abs(at) > sys.float_info.max:
+                raise BadCall("at: not a time in seconds since the epoch")
             moments = self._recorded()
             view = await self._turns.run(lambda: moments.at(float(at)))
             state = view.state()

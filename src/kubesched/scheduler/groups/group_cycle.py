@@ -9,7 +9,7 @@ reason or the group's.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
@@ -19,6 +19,7 @@ from kubesched.base.logs import get_logger
 from kubesched.base.metrics.scheduler import SchedulerMetrics
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Failed
+from kubesched.framework.engine import InTreePlugin
 from kubesched.framework.groups.states import (
     Group,
     GroupKey,
@@ -31,6 +32,7 @@ from kubesched.framework.interfaces import GroupPostFilterAnswer, PodGroupPostFi
 from kubesched.framework.nominating_info import CLEAR_NOMINATION
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.runtime import Framework
+from kubesched.framework.runtime.guard import WrongAnswer
 from kubesched.framework.runtime.maybe_async import finish
 from kubesched.framework.status import Code, Status, error_status
 from kubesched.scheduler.cache.cache import Cache
@@ -78,6 +80,15 @@ class GroupCycles:
     by_topology: bool
     policy_of_group: bool
     """Gate PodGroupPreemptionPolicy: the group states the policy of its pods."""
+    may_wait: bool = field(init=False)
+    """True if a PodGroupPostFilter plugin may await anything; those of the tree do not."""
+
+    def __post_init__(self) -> None:
+        self.may_wait = any(
+            not isinstance(plugin, InTreePlugin)
+            for framework in self.frameworks.values()
+            for plugin in framework.at("podGroupPostFilter")
+        )
 
     def run(
         self, entity: QueuedGroup, is_skipped: SkipPod
@@ -85,7 +96,7 @@ class GroupCycles:
         """Try a group; returns the members to bind, later if an extender must be asked."""
         members = [info.pod_info.pod for info in entity]
         extenders = next(iter(self.frameworks.values())).handle.extenders
-        if any(extender.is_interested(pod) for extender in extenders for pod in members):
+        if self.may_wait or any(each.is_interested(pod) for each in extenders for pod in members):
             return self._run(entity, is_skipped, self.flight)
         return finish(self._run(entity, is_skipped, None))
 
@@ -366,6 +377,8 @@ async def _run_plugins(
         try:
             answer = plugin.pod_group_post_filter(shared, root, place)
             nominations, status = await answer if isinstance(answer, Awaitable) else answer
+            if not isinstance(status, Status) or not isinstance(nominations, Mapping | None):
+                raise WrongAnswer(f"{plugin.name} must return nominations and a Status")
         except Exception as error:  # a plugin may raise anything; it fails this cycle only
             log.exception(
                 "A plugin failed", plugin=plugin.name, extensionPoint="PodGroupPostFilter"

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from numbers import Integral
 from random import Random
 
 from kubesched.framework.cycle_state import CycleState
@@ -25,6 +26,7 @@ from kubesched.framework.interfaces import (
 from kubesched.framework.nominating_info import CLEAR_NOMINATION, KEEP_NOMINATION
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.runtime import Framework
+from kubesched.framework.runtime.guard import WrongAnswer, as_status, raised
 from kubesched.framework.runtime.reserve import run_reserve, run_unreserve
 from kubesched.framework.status import Code, Status, error_status
 from kubesched.scheduler.algorithm import ScheduleResult, SchedulingAlgorithm
@@ -140,10 +142,16 @@ class Placing:
     def _placements(self, node: GroupNode, within: Placement) -> Sequence[Placement] | Status:
         if not self._generate:
             return [within]
-        placements = self._generate[0].generate_placements(node, within)
-        if not isinstance(placements, Status) and not placements:
-            return Status(Code.UNSCHEDULABLE, ("no feasible placements found",))
-        return placements
+        plugin = self._generate[0]
+        try:
+            placements = plugin.generate_placements(node, within)
+            if isinstance(placements, Status):
+                return placements
+            if not all(isinstance(each, Placement) for each in placements):
+                raise WrongAnswer(f"{plugin.name} must return placements")
+        except Exception as error:  # a plugin may raise anything; it fails this cycle only
+            return raised(f'running PlacementGenerate plugin "{plugin.name}": ', error)
+        return placements or Status(Code.UNSCHEDULABLE, ("no feasible placements found",))
 
     async def _try_placement(
         self, node: GroupNode, placement: Placement, undo: list[Undo]
@@ -225,16 +233,12 @@ class Placing:
         placed = [_placed_below(*tried[at]) for at in good]
         totals = [0] * len(good)
         for plugin in self._score:
-            raw: list[int] = []
-            for at, pods in zip(good, placed, strict=True):
-                score = plugin.score_placement(node, placements[at], pods)
-                if isinstance(score, Status):
-                    return _score_error("running PlacementScore plugins", plugin.name, score)
-                raw.append(score)
-            scores = plugin.normalize_placement_scores(raw)
+            try:
+                scores = _scores(plugin, node, [placements[at] for at in good], placed)
+            except Exception as error:  # a plugin may raise anything; it fails this cycle only
+                return raised(f'running PlacementScore plugin "{plugin.name}": ', error)
             if isinstance(scores, Status):
-                where = "running NormalizePlacementScore on PlacementScore plugins"
-                return _score_error(where, plugin.name, scores)
+                return scores
             weight = self.framework.placement_score_weights.get(plugin.name, 1)
             for index, score in enumerate(scores):
                 if not 0 <= score <= MAX_SCORE:
@@ -369,7 +373,8 @@ class Placing:
         for plugin in self._feasible:
             started = self.framework.now()
             try:
-                status = plugin.placement_feasible(node, remaining, scheduled) or SUCCESS
+                answer = plugin.placement_feasible(node, remaining, scheduled)
+                status = as_status(plugin, answer) or SUCCESS
             except Exception as error:  # a plugin may raise anything; it fails this cycle only
                 status = error_status(error)
             self.framework.point_done("PlacementFeasible", started, status)
@@ -404,6 +409,27 @@ def _without_post_filter(status: Status) -> Status:
 def _placed_below(result: GroupResult, below: dict[GroupKey, GroupResult]) -> list[PlacedPod]:
     each = {id(each): each for each in (result, *below.values())}.values()
     return [placed for one in each for placed in one.placed()]
+
+
+def _scores(
+    plugin: PlacementScorePlugin,
+    node: GroupNode,
+    placements: Sequence[Placement],
+    placed: Sequence[Sequence[PlacedPod]],
+) -> Sequence[int] | Status:
+    raw: list[int] = []
+    for placement, pods in zip(placements, placed, strict=True):
+        score = plugin.score_placement(node, placement, pods)
+        if isinstance(score, Status):
+            return _score_error("running PlacementScore plugins", plugin.name, score)
+        raw.append(score)
+    scores = plugin.normalize_placement_scores(raw)
+    if isinstance(scores, Status):
+        where = "running NormalizePlacementScore on PlacementScore plugins"
+        return _score_error(where, plugin.name, scores)
+    if len(scores) != len(raw) or not all(isinstance(each, Integral) for each in (*raw, *scores)):
+        raise WrongAnswer(f"{plugin.name} must return one integer score for each placement")
+    return scores
 
 
 def _score_error(where: str, plugin: str, status: Status) -> Status:

@@ -20,7 +20,15 @@ from kubesched.api.scheduling_v1beta1 import PodGroup, PodGroupStatus
 from kubesched.base.errors import Conflict, KubeschedError
 from kubesched.client.informers.informer import DeletedFinalStateUnknown, EventHandler
 from kubesched.framework.groups.states import GroupKey, GroupStates, PodGroupState
-from kubesched.framework.interfaces import PodGroupPostFilterPlugin, PreBindPlugin, ReservePlugin
+from kubesched.framework.groups.tree import Placement
+from kubesched.framework.interfaces import (
+    PlacementFeasiblePlugin,
+    PlacementGeneratePlugin,
+    PlacementScorePlugin,
+    PodGroupPostFilterPlugin,
+    PreBindPlugin,
+    ReservePlugin,
+)
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nominating_info import NominatingInfo
 from kubesched.framework.status import Code, Status
@@ -555,6 +563,79 @@ def test_a_post_filter_that_succeeds_is_the_last(monkeypatch):  # 60
         assert world.nominated("a") == "n1"
         assert not world.is_gone("x"), "DefaultPreemption is not asked"
         assert Second.asked == 0
+
+
+class Careless(PlacementGeneratePlugin, PlacementScorePlugin, PlacementFeasiblePlugin, First):
+    """Does at one extension point what a test says."""
+
+    name = "Careless"
+    at = ""
+    does: Any = None
+
+    def _answer(self, point: str, usual: Any) -> Any:
+        return usual if point != type(self).at else type(self).does()
+
+    def pod_group_post_filter(self, cycle: Any, group: Any, place: Any) -> Any:
+        return self._answer("postFilter", (None, Status(Code.UNSCHEDULABLE)))
+
+    def generate_placements(self, group: Any, parent: Placement) -> Any:
+        halves = [Placement(str(row), parent.rows[row : row + 1]) for row in (0, 1)]
+        return self._answer("generate", halves)
+
+    def score_placement(self, group: Any, placement: Any, placed: Any) -> Any:
+        return self._answer("score", 1)
+
+    def normalize_placement_scores(self, scores: list[int]) -> Any:
+        return self._answer("normalize", scores)
+
+    def placement_feasible(self, group: Any, remaining: int, scheduled: int) -> Any:
+        return self._answer("feasible", None)
+
+
+CARELESS = """
+profiles:
+- plugins:
+    multiPoint: {enabled: [{name: Careless}]}
+    placementGenerate: {disabled: [{name: "*"}], enabled: [{name: Careless}]}
+    podGroupPostFilter: {disabled: [{name: "*"}], enabled: [{name: Careless}]}
+"""
+
+
+def fails() -> Any:
+    raise ZeroDivisionError("oh")
+
+
+@pytest.mark.parametrize("does", [fails, lambda: "no", lambda: [0.5, None], lambda: (1, 2, 3)])
+@pytest.mark.parametrize("at", ["generate", "feasible", "score", "normalize", "postFilter"])
+def test_a_plugin_that_fails_fails_the_cycle_of_one_group(monkeypatch, at, does):
+    monkeypatch.setattr(Careless, "at", at)
+    monkeypatch.setattr(Careless, "does", does)
+    gates = "TopologyAwareWorkloadScheduling"
+    with Groups(4, 4, gates=gates, config=CARELESS, plugins=[Careless]) as world:
+        world.group("g", 2)
+        world.pods("g", *"abcde" if at == "postFilter" else "ab")
+        if at == "postFilter":
+            world.min_count("g", 5)
+        world.pods("", "x")
+        world.settle()
+        assert world.node_of("x"), "others are scheduled"
+        assert world.group_says("g")[1] in ("SchedulerError", "Unschedulable")
+        text = world.group_says("g")[2]
+        assert ("oh" if does is fails else "Careless") in text
+
+
+def test_a_post_filter_of_a_group_may_await(monkeypatch):
+    async def waits() -> Any:
+        await asyncio.sleep(0)
+        return None, Status(Code.UNSCHEDULABLE, ("after a while",))
+
+    monkeypatch.setattr(Careless, "at", "postFilter")
+    monkeypatch.setattr(Careless, "does", waits)
+    with Groups(1, 1, config=CARELESS, plugins=[Careless]) as world:
+        world.group("g", 3)
+        world.pods("g", *"abc")
+        world.settle()
+        assert world.group_says("g")[2].endswith("after a while")
 
 
 def _failing(world, errors):
