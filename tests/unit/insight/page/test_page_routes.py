@@ -357,6 +357,13 @@ async def test_what_if_places_pods_and_compares_configurations():
             assert said in answer["message"]
 
 
+async def test_a_time_beyond_all_numbers_is_refused():
+    async with visiting() as (client, page):
+        request = {"yaml": POD, "at": 10**400}
+        status, answer = await post(client, page, "/api/whatif", request)
+        assert (status, answer["message"]) == (400, "at: not a time in seconds since the epoch")
+
+
 async def test_a_dump_cannot_be_changed_and_does_not_stream():
     async with visiting() as (client, page):
         status, _ = await post(client, page, "/api/act", {"action": "cordon", "node": "n0"})

@@ -150,6 +150,15 @@ def actions(api):
     )
 
 
+@pytest.mark.parametrize(
+    "manifest", ["[" * 3000, "[]", '{"kind": 3, "metadata": {"namespace": 4}}', '{"kind": "Pod"}']
+)
+def test_a_manifest_that_is_none_is_refused(actions, manifest):
+    command = f"kubectl apply -f - <<< '{manifest}'"
+    with pytest.raises(ActionError):
+        actions.do({"action": "run", "commands": [command]}, preview=False)
+
+
 def test_every_action_names_its_command_and_does_it(api, actions):
     def do(**request):
         shown = actions.do(request, preview=True)["command"]
