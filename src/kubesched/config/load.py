@@ -104,7 +104,8 @@ def _not_loaded(config: KubeSchedulerConfiguration) -> Iterator[FieldProblem]:
                     yield FieldProblem(
                         path,
                         f'plugin "{plugin.name}" is not loaded, and only the configuration file '
-                        "of this process may have modules imported",
+                        "of this process may have modules imported (--config, where a command "
+                        "takes it); declare the entry point kubesched.plugins to name it anywhere",
                     )
 
 
