@@ -31,10 +31,9 @@ from typing import Final, NamedTuple, TypeVar
 from kubesched.app.playground import SchedulerSeat
 from kubesched.base.errors import KubeschedError, describe
 from kubesched.config.types import KubeSchedulerConfiguration
-from kubesched.framework.profile import enabled_plugins
 from kubesched.framework.registry import Registry
 from kubesched.playground.client.local import LocalApi
-from kubesched.plugins.registry import in_tree_registry
+from kubesched.plugins.registry import load_plugins
 from kubesched.scheduler.factory import Assembly
 
 T = TypeVar("T")
@@ -137,10 +136,7 @@ class Reloader:
 
     def _import(self) -> tuple[KubeSchedulerConfiguration, Registry]:
         config = self._load()
-        registry = in_tree_registry()
-        registry.add_installed()
-        enabled_plugins(config, registry)
-        return config, registry
+        return config, load_plugins(config)
 
     def _used(self) -> set[str]:
         files = {module.__file__ for module in modules_in(self.folder).values()}

@@ -66,7 +66,7 @@ from kubesched.framework.profile import enabled_plugins
 from kubesched.framework.registry import Registry
 from kubesched.insight.recording.recorded_dependencies import Recording, open_recording
 from kubesched.insight.recording.writer import Limits
-from kubesched.plugins.registry import in_tree_registry
+from kubesched.plugins.registry import load_plugins
 from kubesched.scheduler.plugin_profile import PluginProfile, plugin_costs
 from kubesched.scheduler.watchdog import LoopWatchdog
 
@@ -106,14 +106,6 @@ def run(line: CommandLine) -> int:
     except KubeschedError:
         log.exception("command failed")
         return FAILURE
-
-
-def load_plugins(config: KubeSchedulerConfiguration) -> Registry:
-    """In-tree and installed plugins; imports those that a profile enables."""
-    registry = in_tree_registry()
-    registry.add_installed()
-    enabled_plugins(config, registry)
-    return registry
 
 
 def _warn_of_settled_gates(options: RunOptions, gates: FeatureGates) -> None:

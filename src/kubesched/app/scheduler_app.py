@@ -33,7 +33,7 @@ from kubesched.framework.profile import enabled_plugins
 from kubesched.framework.registry import Registry
 from kubesched.insight.recording.recorded_dependencies import Recording, recorded_dependencies
 from kubesched.insight.state.watching import ask_for_informers, connect
-from kubesched.plugins.registry import in_tree_registry
+from kubesched.plugins.registry import installed_registry
 from kubesched.scheduler.factory import Assembly, Dependencies, assemble
 from kubesched.scheduler.http_extender import make_extenders
 
@@ -76,8 +76,7 @@ class SchedulerApp:
         if recording is not None:
             self.informers.on_change = recording.recorder.changed
         if registry is None:
-            registry = in_tree_registry()
-            registry.add_installed()
+            registry = installed_registry()
         ask_for_informers(self.informers, enabled_plugins(config, registry), gates)
         calls = calls or CarefulCalls(client, retries=gates.reference.bindings_are_retried)
         if gates.SchedulerAsyncAPICalls:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.framework.profile import enabled_plugins
 from kubesched.framework.registry import Registry, load_by_path
 
 IN_TREE: dict[str, str] = {
@@ -42,3 +44,17 @@ IN_TREE: dict[str, str] = {
 def in_tree_registry() -> Registry:
     """A registry of the in-tree plugins, to which others can be added."""
     return Registry({name: partial(load_by_path, path) for name, path in IN_TREE.items()})
+
+
+def installed_registry() -> Registry:
+    """The in-tree plugins, and those of installed packages."""
+    registry = in_tree_registry()
+    registry.add_installed()
+    return registry
+
+
+def load_plugins(config: KubeSchedulerConfiguration) -> Registry:
+    """In-tree and installed plugins; imports those that a profile enables."""
+    registry = installed_registry()
+    enabled_plugins(config, registry)
+    return registry

@@ -101,8 +101,6 @@ def _construct(
 @cache
 def installed_plugins() -> Registry:
     """In-tree plugins and those of installed packages."""
-    from kubesched.plugins.registry import in_tree_registry
+    from kubesched.plugins.registry import installed_registry
 
-    registry = in_tree_registry()
-    registry.add_installed()
-    return registry
+    return installed_registry()

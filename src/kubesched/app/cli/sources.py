@@ -176,10 +176,8 @@ def load_configuration(args: argparse.Namespace) -> tuple[KubeSchedulerConfigura
     gates = feature_gates(args)
     if not args.config:
         return default_config(gates), gates
-    from kubesched.framework.profile import enabled_plugins
-    from kubesched.plugins.registry import in_tree_registry
+    from kubesched.plugins.registry import load_plugins
 
-    config, registry = load_file(args.config, gates), in_tree_registry()
-    registry.add_installed()
-    enabled_plugins(config, registry)
+    config = load_file(args.config, gates)
+    load_plugins(config)
     return config, gates

@@ -53,7 +53,8 @@ from kubesched.insight.state.cluster_client import ClusterClient
 from kubesched.insight.state.cluster_state import ClusterState, completed
 from kubesched.insight.state.memory import KeptObjects, in_memory_scheduler
 from kubesched.insight.state.virtual_loop import VirtualLoop, entered
-from kubesched.plugins.registry import in_tree_registry
+from kubesched.playground.registry.binding import TOPOLOGY_LABELS
+from kubesched.plugins.registry import installed_registry
 from kubesched.scheduler.decisions import Decision
 from kubesched.scheduler.factory import Dependencies
 from kubesched.scheduler.http_extender import HttpExtender, make_extenders
@@ -512,8 +513,7 @@ def registry_with(plugins: Sequence[type[Plugin]]) -> Registry:
     Raises:
         ConfigError: one of them is no plugin class.
     """
-    registry = in_tree_registry()
-    registry.add_installed()
+    registry = installed_registry()
     if isinstance(plugins, type):
         raise ConfigError([FieldProblem("plugins", f"[{plugins.__name__}] is needed, a list")])
     for plugin in plugins:

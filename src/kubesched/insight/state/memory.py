@@ -37,7 +37,7 @@ from kubesched.framework.registry import Registry
 from kubesched.framework.waiting_pods import CallLater
 from kubesched.insight.state.cluster_state import KINDS, ClusterState
 from kubesched.insight.state.collector import collector_paused
-from kubesched.plugins.registry import in_tree_registry
+from kubesched.plugins.registry import installed_registry
 from kubesched.scheduler.event_handlers import EventHandlers
 from kubesched.scheduler.factory import (
     Assembly,
@@ -176,8 +176,7 @@ def in_memory_scheduler(
         ConfigError: the configuration names plugins that do not exist or do not fit.
     """
     if registry is None:
-        registry = in_tree_registry()
-        registry.add_installed()
+        registry = installed_registry()
     config = config or default_config(gates)
     if not isinstance(metrics, SchedulerMetrics):
         parts = MetricGates(entities=gates.reference.entity_metrics, shadows=config.has_shadows)

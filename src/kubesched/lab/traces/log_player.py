@@ -61,7 +61,7 @@ from kubesched.insight.state.memory import NoEvents, PretendingClient
 from kubesched.insight.state.virtual_loop import VirtualLoop, run_virtual
 from kubesched.insight.state.watching import ask_for_informers, connect
 from kubesched.lab.traces.played_calls import Gates, PlayedCalls, PlayedExtender, no_network
-from kubesched.plugins.registry import in_tree_registry
+from kubesched.plugins.registry import installed_registry
 from kubesched.scheduler.checkpoint import SchedulerState
 from kubesched.scheduler.factory import Assembly, Dependencies, assemble
 from kubesched.scheduler.flight import PRE_BIND_BEGINS
@@ -175,8 +175,7 @@ class _Player:
         self, config: KubeSchedulerConfiguration, gates: FeatureGates, registry: Registry | None
     ) -> Assembly:
         if registry is None:
-            registry = in_tree_registry()
-            registry.add_installed()
+            registry = installed_registry()
         ask_for_informers(self._informers, enabled_plugins(config, registry), gates)
         no_events = NoEvents()
         return assemble(

@@ -51,7 +51,7 @@ from kubesched.lab.traces.trace import (
     Trace,
     Turn,
 )
-from kubesched.plugins.registry import in_tree_registry
+from kubesched.plugins.registry import installed_registry
 
 PAUSE_S = 5.0
 """If the next turn is further away, the recorded scheduler was idle and the replay runs freely."""
@@ -106,8 +106,7 @@ def replayed_cluster(
     ledger = GpuLedger() if trace.shares_gpus else None
     config, notes = without_extenders(cell.config)
     if registry is None:
-        registry = in_tree_registry()
-        registry.add_installed()
+        registry = installed_registry()
     if ledger is not None:
         registry.register(PLUGIN, lambda: gpu_share_with(ledger))
         config = _with_plugin(config, PLUGIN)
