@@ -142,7 +142,7 @@ async def stage(tmp_path, request):
             asyncio.TaskGroup() as group,
         ):
             stage.app = SchedulerApp(
-                config, gates, connections.main, connections.recorder, registry=registry
+                config, gates, connections.main, connections.events.recorder, registry=registry
             )
             tasks = [
                 group.create_task(stage.app.run()),

@@ -9,6 +9,7 @@ import contextlib
 import random
 from collections import Counter
 from collections.abc import AsyncIterator
+from functools import partial
 
 import msgspec
 
@@ -45,6 +46,10 @@ class EventServer:
             self.events[body["metadata"]["name"]] = body
 
         await self._request("create", event.name, apply)
+
+    def start_event(self, event, done):
+        rest = partial(self.create_event, event, is_series=False)
+        return asyncio.get_running_loop().call_soon(done, rest).cancel
 
     async def patch_event(self, event) -> None:
         change = event.series_change()

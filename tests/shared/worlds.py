@@ -397,7 +397,9 @@ async def scheduler(kubeconfig, gates):
         connections_to(connection, qps=-1.0, random=Random(2)) as connections,
         asyncio.TaskGroup() as group,
     ):
-        app = SchedulerApp(default_config(gates), gates, connections.main, connections.recorder)
+        app = SchedulerApp(
+            default_config(gates), gates, connections.main, connections.events.recorder
+        )
         tasks = [group.create_task(app.run()), group.create_task(connections.events.run())]
         await app.synced.wait()
         try:

@@ -10,7 +10,7 @@ from typing import Self
 from kubesched.api.protobuf import CONTENT_TYPE as PROTOBUF
 from kubesched.base.clock import Clock, SystemClock
 from kubesched.base.rate_limit import TokenBucket
-from kubesched.client.events import EventBroadcaster, EventRecorder
+from kubesched.client.events import EventBroadcaster
 from kubesched.client.metrics import ClientMetrics, HostMetrics
 from kubesched.client.pool import HttpTransport, PoolSettings
 from kubesched.client.rest import RestClient, user_agent
@@ -86,10 +86,6 @@ class Connections:
             prefers_protobuf=self._prefers_protobuf,
             may_write=may_write,
         )
-
-    def recorder(self, scheduler_name: str) -> EventRecorder:
-        """A recorder that reports as a profile's scheduler name."""
-        return self.events.recorder(scheduler_name)
 
     async def __aenter__(self) -> Self:
         return self

@@ -162,7 +162,7 @@ async def watched_source(
     ):
         await check_answers(connections.main)
         app = SchedulerApp(
-            watching, gates, connections.main, connections.recorder, calls=PretendingClient()
+            watching, gates, connections.main, connections.events.recorder, calls=PretendingClient()
         )
         watches = group.create_task(_watch(app, on_wait), name="page watches")
         await app.synced.wait()

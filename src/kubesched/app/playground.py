@@ -192,7 +192,7 @@ class SchedulerSeat:
             config,
             self._settings.gates,
             connections.main,
-            connections.recorder,
+            connections.events.recorder,
             registry=registry,
             recording=recording,
         )

@@ -1,4 +1,4 @@
-"""Process-wide metrics: build, feature gates, leadership, lost events, recording."""
+"""Process-wide metrics: build, feature gates, lost events, recording."""
 
 from __future__ import annotations
 
@@ -86,23 +86,6 @@ def register_common(registry: MetricsRegistry, gates: FeatureGates) -> None:
     features = registry.gauge("kubernetes_feature_enabled")
     for name, stage, is_on in gates.states():
         features.labels(name, stage.value).set(1 if is_on else 0)
-
-
-class ElectionMetrics:
-    """A `client.leader_election.LeaderMetrics`."""
-
-    def __init__(self, registry: MetricsRegistry) -> None:
-        self._status = registry.gauge("leader_election_master_status")
-        self._slow = registry.counter("leader_election_slowpath_total")
-
-    def leader_on(self, name: str) -> None:
-        self._status.labels(name).set(1)
-
-    def leader_off(self, name: str) -> None:
-        self._status.labels(name).set(0)
-
-    def slowpath_exercised(self, name: str) -> None:
-        self._slow.labels(name).inc()
 
 
 def register_event_losses(

@@ -8,13 +8,11 @@ from __future__ import annotations
 import asyncio
 import platform
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 from random import Random
 from typing import Any
 
-from kubesched.api.codec import Preserved
-from kubesched.api.coordination_v1 import Lease
 from kubesched.api.core_v1 import ObjectReference
 from kubesched.app.connecting import Connections
 from kubesched.app.control_thread import ControlThread, run_on
@@ -28,9 +26,9 @@ from kubesched.client.leader_election import (
     LeaderCallbacks,
     LeaderElectionSettings,
     LeaderElector,
-    LeaderMetrics,
+    LeaseClient,
 )
-from kubesched.client.rest import RestClient
+from kubesched.client.metrics import LeaderMetrics
 from kubesched.client.transport import Transport
 from kubesched.config.features import FeatureGates
 from kubesched.config.types import KubeSchedulerConfiguration, LeaderElectionConfiguration
@@ -68,7 +66,7 @@ class Replica:
             config,
             gates,
             connections.main,
-            connections.recorder,
+            connections.events.recorder,
             calls=calls,
             registry=registry,
             metrics_registry=metrics_registry,
@@ -127,23 +125,35 @@ class Replica:
             self.app.run_cold if self._config.delay_cache_until_active else self.app.schedule
         )
         first_profile = self._config.profiles[0].scheduler_name
-        record: Callable[..., object] = self._connections.events.legacy_recorder(
+        record_event: Callable[..., object] = self._connections.events.legacy_recorder(
             first_profile
         ).event
         clock = self._clock
         if control is not None:
             scheduling_loop = asyncio.get_running_loop()
             lead = partial(run_on, scheduling_loop, lead)
-            record = partial(scheduling_loop.call_soon_threadsafe, record)
+            record_event = partial(scheduling_loop.call_soon_threadsafe, record_event)
             clock = BootClock()
-        return make_elector(
+
+        def record(lease: ObjectReference, message: str) -> None:
+            record_event(lease, None, "Normal", "LeaderElection", "", message)
+
+        def new_leader(identity: str) -> None:
+            if identity and identity != election.identity:
+                log.info("New leader elected", identity=identity)
+
+        client = self._connections.lock_client(election.call_deadline_s)
+        return LeaderElector(
             election,
-            self._connections.lock_client(election.call_deadline_s),
-            lead,
-            record,
-            on_stopped_leading,
+            LeaseClient(client, namespace=election.namespace, name=election.name),
+            LeaderCallbacks(
+                on_started_leading=lead,
+                on_stopped_leading=on_stopped_leading,
+                on_new_leader=new_leader,
+                record_event=record,
+            ),
             clock=clock,
-            random=self._random,
+            rng=self._random,
             metrics=metrics,
         )
 
@@ -183,56 +193,3 @@ def election_settings(config: LeaderElectionConfiguration, identity: str) -> Lea
         message = f"couldn't create leader elector: {error}"
         raise ConfigError([FieldProblem("", message)]) from error
     return settings
-
-
-def make_elector(
-    settings: LeaderElectionSettings,
-    client: RestClient,
-    lead: Callable[[], Awaitable[None]],
-    record_event: Callable[..., object],
-    on_stopped_leading: Callable[[], None],
-    *,
-    clock: Clock,
-    random: Random,
-    metrics: LeaderMetrics | None,
-) -> LeaderElector:
-    """A candidate that runs `lead` while leading; `record_event` is as in `EventRecorder`."""
-
-    def record(lease: ObjectReference, message: str) -> None:
-        record_event(lease, None, "Normal", "LeaderElection", "", message)
-
-    def new_leader(identity: str) -> None:
-        if identity and identity != settings.identity:
-            log.info("New leader elected", identity=identity)
-
-    return LeaderElector(
-        settings,
-        RestLeaseClient(client, namespace=settings.namespace, name=settings.name),
-        LeaderCallbacks(
-            on_started_leading=lead,
-            on_stopped_leading=on_stopped_leading,
-            on_new_leader=new_leader,
-            record_event=record,
-        ),
-        clock=clock,
-        rng=random,
-        metrics=metrics,
-    )
-
-
-class RestLeaseClient:
-    """A `leader_election.LeaseClient`; needs a separate client, or it queues behind requests."""
-
-    def __init__(self, client: RestClient, *, namespace: str, name: str) -> None:
-        self._client = client
-        self._namespace = namespace
-        self._name = name
-
-    async def get(self) -> Preserved[Lease]:
-        return await self._client.get_preserved(Lease, self._name, self._namespace)
-
-    async def create(self, lease: Lease) -> Preserved[Lease]:
-        return await self._client.create_preserved(lease)
-
-    async def update(self, lease: Preserved[Lease]) -> Preserved[Lease]:
-        return await self._client.update_preserved(lease)

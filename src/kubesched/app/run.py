@@ -34,7 +34,6 @@ from kubesched.app.diagnosis import diagnosis
 from kubesched.app.flag_parsing import CommandLine
 from kubesched.app.flags import RunOptions
 from kubesched.app.process_metrics import (
-    ElectionMetrics,
     make_registry,
     register_common,
     register_event_losses,
@@ -56,13 +55,11 @@ from kubesched.base.metrics.registry import MetricsRegistry
 from kubesched.base.version import __version__
 from kubesched.client.client_config import ClientConfig, load_config
 from kubesched.client.leader_election import LeaderElectionSettings
-from kubesched.client.metrics import ClientMetrics
+from kubesched.client.metrics import ClientMetrics, LeaderMetrics
 from kubesched.config import features
 from kubesched.config.feature_table import Stage
 from kubesched.config.features import FeatureGates
 from kubesched.config.output import to_plain, to_yaml
-from kubesched.config.types import KubeSchedulerConfiguration
-from kubesched.framework.profile import enabled_plugins
 from kubesched.framework.registry import Registry
 from kubesched.insight.recording.recorded_dependencies import Recording, open_recording
 from kubesched.insight.recording.writer import Limits
@@ -379,7 +376,7 @@ class SchedulerProcess:
     async def _run_elected(
         self, replica: Replica, control: ControlThread, exit_limit: ExitLimit
     ) -> int:
-        metrics = ElectionMetrics(self._registry)
+        metrics = LeaderMetrics(self._registry)
         work = replica.run(metrics, control, exit_limit.leadership_lost)
         if await self._until_stopped(replica.app, work):
             log.info("Requested to terminate, exiting")

@@ -15,10 +15,7 @@ from kubesched.app.replica import Replica, election_settings
 from kubesched.base.clock import Clock
 from kubesched.base.rate_limit import TokenBucket
 from kubesched.client.informers.factory import InformerFactory
-from kubesched.client.leader_election import LeaderMetrics
-from kubesched.client.transport import Transport
-from kubesched.config.features import FeatureGates
-from kubesched.config.types import KubeSchedulerConfiguration
+from kubesched.client.metrics import LeaderMetrics
 from kubesched.framework.registry import Registry
 from kubesched.insight.recording.reader import Run
 from kubesched.insight.recording.recorded_dependencies import Recording, open_recording

@@ -2,7 +2,7 @@
 
 Does what client-go's event recorder and broadcaster do: naming, the series rules, retries, and
 dropping events instead of growing. Callers of `EventRecorder.event` decide which events are
-recorded; `EventClient` sends them. Losing an event never matters to scheduling, so nothing here
+recorded; the client sends them. Losing an event never matters to scheduling, so nothing here
 blocks or raises into it.
 
 Life cycle of an event (all the while it is also in the cache, by key):
@@ -34,14 +34,17 @@ import random
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 from kubesched.base.clock import Clock
 from kubesched.base.errors import AlreadyExists, ApiError, KubeschedError, NotFound
 from kubesched.base.logs import get_logger
 from kubesched.client.event_series import EventEntry, EventKey, Reporter, identity_of
-from kubesched.client.retry import Done, Rest
+from kubesched.client.retry import Rest
 from kubesched.client.transport import StartedRequest
+
+if TYPE_CHECKING:
+    from kubesched.client.rest import RestClient
 
 log = get_logger(__name__)
 
@@ -73,30 +76,6 @@ GAVE_UP = "no success after the last try"
 FAILED = "unexpected failure"
 SHUT_DOWN = "shut down"
 BAD_EVENT = "not a valid event"
-
-
-class EventClient(Protocol):
-    """Writes events.
-
-    Raises `kubesched.base.errors`; the client ends every call within a deadline.
-    """
-
-    async def create_event(self, event: EventEntry, *, is_series: bool) -> None:
-        """Create a named event, as it was first or with its recurrences."""
-        ...
-
-    async def patch_event(self, event: EventEntry) -> None:
-        """Write the recurrences; `NotFound` if the server has expired the event."""
-        ...
-
-
-@runtime_checkable
-class DirectEventClient(Protocol):
-    """A client that can create an event without a task that awaits the response."""
-
-    def start_event(self, event: EventEntry, done: Done) -> StartedRequest:
-        """Callback form of `create_event`; `done` is as in `retry.Caller.start`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +119,7 @@ class EventBroadcaster:
 
     def __init__(
         self,
-        client: EventClient,
+        client: RestClient,
         *,
         clock: Clock,
         rng: random.Random,
@@ -154,7 +133,6 @@ class EventBroadcaster:
         `is_urgent` returns whether more important requests are under way.
         """
         self._client = client
-        self._direct = client if isinstance(client, DirectEventClient) else None
         self._under_way: dict[EventEntry, StartedRequest | None] = {}
         self._clock = clock
         self._random = rng
@@ -295,14 +273,14 @@ class EventBroadcaster:
         while self._queue and len(self._under_way) < wanted:
             entry = self._queue.popleft()
             self._under_way[entry] = None
-            if self._direct is None or entry.written_count:
+            if entry.written_count:
                 self._spawn(group, entry, None)
             else:
-                self._start(self._direct, group, entry)
+                self._start(group, entry)
 
-    def _start(
-        self, client: DirectEventClient, group: asyncio.TaskGroup, entry: EventEntry
-    ) -> None:
+    def _start(self, group: asyncio.TaskGroup, entry: EventEntry) -> None:
+        """Create the event without a task that awaits the response."""
+
         def done(rest: Rest | None) -> None:
             if rest is None:
                 self._written += 1
@@ -317,7 +295,7 @@ class EventBroadcaster:
 
         try:
             entry.give_name(self._random)
-            self._under_way[entry] = client.start_event(entry, done)
+            self._under_way[entry] = self._client.start_event(entry, done)
         except Exception:  # runs in other requests' callbacks: must not raise
             self._failed(entry)
             entry.written_count, entry.is_taken = 1, False

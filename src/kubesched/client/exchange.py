@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from kubesched.base.errors import TransportError
 from kubesched.client.transport import DEFAULT_MAX_BODY_BYTES, Request
+
+if TYPE_CHECKING:
+    from kubesched.client.connection import HttpConnection
 
 STREAM_HIGH_WATER_BYTES = 1024 * 1024
 """A stream whose consumer lags by this much stops reading; TCP then slows the server down."""
@@ -78,20 +81,12 @@ class BufferedResponse:
         """Does nothing: no resource is open."""
 
 
-class StreamSource(Protocol):
-    """The connection as its stream sees it."""
-
-    def pause_reading(self) -> None: ...
-
-    def resume_reading(self) -> None: ...
-
-    def abandon(self, exchange: Exchange) -> None: ...
-
-
 class StreamingResponse:
     """A response whose body is consumed while it arrives. It is its own iterator of chunks."""
 
-    def __init__(self, status: int, head: bytes, source: StreamSource, exchange: Exchange) -> None:
+    def __init__(
+        self, status: int, head: bytes, source: HttpConnection, exchange: Exchange
+    ) -> None:
         self.status = status
         self.headers: Mapping[str, str] = headers_of(head)
         self._source = source

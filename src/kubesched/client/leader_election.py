@@ -26,7 +26,6 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import msgspec
 
@@ -38,6 +37,8 @@ from kubesched.api.times import format_micro_time
 from kubesched.base.clock import Clock
 from kubesched.base.errors import ConfigError, Conflict, FieldProblem, KubeschedError, NotFound
 from kubesched.base.logs import get_logger
+from kubesched.client.metrics import LeaderMetrics
+from kubesched.client.rest import RestClient
 
 log = get_logger(__name__)
 
@@ -55,24 +56,23 @@ RELEASED_DURATION_S = 1
 """Duration written on release; the holder is empty anyway, but zero is not allowed."""
 
 
-class LeaseClient(Protocol):
-    """One Lease; raises `kubesched.base.errors`; `update` conflicts if the Lease changed since."""
+class LeaseClient:
+    """One Lease; needs a separate client, or it queues behind requests."""
 
-    async def get(self) -> Preserved[Lease]: ...
+    def __init__(self, client: RestClient, *, namespace: str, name: str) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._name = name
 
-    async def create(self, lease: Lease) -> Preserved[Lease]: ...
+    async def get(self) -> Preserved[Lease]:
+        return await self._client.get_preserved(Lease, self._name, self._namespace)
 
-    async def update(self, lease: Preserved[Lease]) -> Preserved[Lease]: ...
+    async def create(self, lease: Lease) -> Preserved[Lease]:
+        return await self._client.create_preserved(lease)
 
-
-class LeaderMetrics(Protocol):
-    """`leader_election_master_status` and `leader_election_slowpath_total`."""
-
-    def leader_on(self, name: str) -> None: ...
-
-    def leader_off(self, name: str) -> None: ...
-
-    def slowpath_exercised(self, name: str) -> None: ...
+    async def update(self, lease: Preserved[Lease]) -> Preserved[Lease]:
+        """Raises `Conflict` if the Lease changed since."""
+        return await self._client.update_preserved(lease)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

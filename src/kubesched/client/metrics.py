@@ -1,4 +1,4 @@
-"""`rest_client_*`: API requests, their results, and their wait for the client-side rate limit."""
+"""`rest_client_*` (requests, results, waits for the client's rate limit), and leader election's."""
 
 from __future__ import annotations
 
@@ -64,3 +64,20 @@ class HostMetrics:
         series.request_sizes.observe(len(request.body))
         if body_bytes is not None:
             series.response_sizes.observe(body_bytes)
+
+
+class LeaderMetrics:
+    """Whether this process leads, and how often a leader had to read the lease again."""
+
+    def __init__(self, registry: MetricsRegistry) -> None:
+        self._status = registry.gauge("leader_election_master_status")
+        self._slow = registry.counter("leader_election_slowpath_total")
+
+    def leader_on(self, name: str) -> None:
+        self._status.labels(name).set(1)
+
+    def leader_off(self, name: str) -> None:
+        self._status.labels(name).set(0)
+
+    def slowpath_exercised(self, name: str) -> None:
+        self._slow.labels(name).inc()

@@ -282,6 +282,7 @@ class RestClient:
         return self._post(target, body, self._write_headers)
 
     async def patch_event(self, event: EventEntry) -> None:
+        """Write the recurrences; raises `NotFound` if the server has expired the event."""
         change = strategic_merge_patch(event.series_change())
         await self.patch(event.record, event.name, event.namespace, change)
 

@@ -11,7 +11,6 @@ from kubesched.app import run as run_module
 from kubesched.app import stopping
 from kubesched.app.flags import RunOptions
 from kubesched.app.process_metrics import (
-    ElectionMetrics,
     make_registry,
     register_common,
     register_event_losses,
@@ -21,6 +20,7 @@ from kubesched.app.replica import election_settings, new_identity
 from kubesched.app.stopping import ExitLimit, StopRequest
 from kubesched.base.errors import ConfigError, FieldProblem, without_groups
 from kubesched.base.metrics import MetricsRegistry
+from kubesched.client.metrics import LeaderMetrics
 from kubesched.config.features import DEFAULT_GATES, FeatureGates
 from kubesched.config.references import REFERENCES
 from kubesched.config.types import LeaderElectionConfiguration
@@ -129,7 +129,7 @@ def test_the_process_tells_which_version_it_emulates(versions, told):
 
 def test_who_leads_is_told():
     registry = MetricsRegistry()
-    metrics = ElectionMetrics(registry)
+    metrics = LeaderMetrics(registry)
     metrics.leader_off("lock")
     assert 'leader_election_master_status{name="lock"} 0' in registry.text()
     metrics.leader_on("lock")

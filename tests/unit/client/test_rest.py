@@ -19,7 +19,6 @@ from kubesched.api.core_v1 import ConfigMap, Node, PersistentVolume, Pod
 from kubesched.api.kinds import Kind
 from kubesched.api.meta import DeleteOptions, ObjectMeta
 from kubesched.api.status import MAX_RETRY_AFTER_S
-from kubesched.app.replica import RestLeaseClient
 from kubesched.app.scheduling_calls import CarefulCalls
 from kubesched.base.clock import ManualClock
 from kubesched.base.errors import (
@@ -39,6 +38,7 @@ from kubesched.base.rate_limit import TokenBucket
 from kubesched.client import patch as patches
 from kubesched.client.event_series import EventEntry, Reporter
 from kubesched.client.exchange import BufferedResponse
+from kubesched.client.leader_election import LeaseClient
 from kubesched.client.rest import RestClient, user_agent
 from kubesched.client.retry import RetryPolicy, parse_retry_after
 
@@ -525,7 +525,7 @@ async def test_every_attempt_counts_against_the_rate_limit(transport, clock):
 async def test_lease_client_keeps_the_lease_whole(client, transport):
     lease = {"metadata": {"name": "l", "namespace": "k", "resourceVersion": "1"}, "spec": {"x": 1}}
     transport.will(ok(lease), ok(lease), ok(lease, status=201))
-    leases = RestLeaseClient(client, namespace="k", name="l")
+    leases = LeaseClient(client, namespace="k", name="l")
     result = await leases.get()
     assert isinstance(result, Preserved)
     changed = result.with_record(

@@ -23,7 +23,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kubesched.api.core_v1 import Pod
 from kubesched.app.process_metrics import (
-    ElectionMetrics,
     register_event_losses,
     register_informers,
 )
@@ -31,6 +30,7 @@ from kubesched.base.clock import ManualClock
 from kubesched.base.metrics import MetricsRegistry, SchedulerMetrics
 from kubesched.client import events
 from kubesched.client.informers.factory import InformerFactory
+from kubesched.client.metrics import LeaderMetrics
 from kubesched.scheduler.watchdog import LoopWatchdog
 
 RULES = Path(__file__).parents[3] / "deploy" / "manifests" / "prometheusrule.yaml"
@@ -59,7 +59,7 @@ class Replica:
 
     def __post_init__(self):
         self.metrics = SchedulerMetrics(self.registry)
-        self.election = ElectionMetrics(self.registry)
+        self.election = LeaderMetrics(self.registry)
         register_event_losses(self.registry, lambda: self.lost)
         informers = InformerFactory(None, clock=self.clock, random=random.Random(1))
         self.informer = informers.informer(Pod)

@@ -15,7 +15,6 @@ import yaml
 
 from kubesched.api.core_v1 import Pod
 from kubesched.app.process_metrics import (
-    ElectionMetrics,
     register_common,
     register_event_losses,
     register_informers,
@@ -23,7 +22,7 @@ from kubesched.app.process_metrics import (
 from kubesched.base.clock import ManualClock
 from kubesched.base.metrics import MetricsRegistry, SchedulerMetrics
 from kubesched.client.informers.factory import BLIND_AFTER_S, InformerFactory
-from kubesched.client.metrics import ClientMetrics
+from kubesched.client.metrics import ClientMetrics, LeaderMetrics
 from kubesched.config.features import DEFAULT_GATES
 from kubesched.framework.status import Code
 from kubesched.scheduler.watchdog import LoopWatchdog
@@ -50,7 +49,7 @@ def families():
         of_trimaran = "kubesched_nodes_without_load_metrics"
         SchedulerMetrics(registry).gauge(of_trimaran, "", labels=("profile", "plugin"))
         ClientMetrics(registry, clock)
-        ElectionMetrics(registry)
+        LeaderMetrics(registry)
         register_common(registry, DEFAULT_GATES)
         register_event_losses(registry, dict)
         informers = InformerFactory(None, clock=clock, random=random.Random(1))

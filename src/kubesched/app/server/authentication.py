@@ -17,7 +17,6 @@ from urllib.parse import unquote
 
 import msgspec
 
-from kubesched.app.server.authorization import Poster
 from kubesched.app.server.review_cache import ReviewCache
 from kubesched.app.server.trust import HeaderNames, Trust
 from kubesched.app.server.users import ANONYMOUS, User
@@ -25,6 +24,7 @@ from kubesched.base.clock import Clock
 from kubesched.base.errors import KubeschedError, TransportError, Unauthorized
 from kubesched.base.http_server.messages import Headers
 from kubesched.base.logs import get_logger
+from kubesched.client.rest import RestClient
 
 log = get_logger(__name__)
 
@@ -178,7 +178,7 @@ class _Review(msgspec.Struct):
 class TokenReviewer:
     """Asks the API server (TokenReview) for a token's user; caches digests, never tokens."""
 
-    def __init__(self, client: Poster, *, ttl_s: float, clock: Clock) -> None:
+    def __init__(self, client: RestClient, *, ttl_s: float, clock: Clock) -> None:
         self._client = client
         self._cache: ReviewCache[User | None] = ReviewCache(lambda _user: ttl_s, clock=clock)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import msgspec
 
@@ -13,6 +12,7 @@ from kubesched.app.server.review_cache import ReviewCache
 from kubesched.app.server.users import MASTERS, User
 from kubesched.base.clock import Clock
 from kubesched.base.errors import KubeschedError, TransportError
+from kubesched.client.rest import RestClient
 
 REVIEW_PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
@@ -23,12 +23,6 @@ class Decision:
 
     allowed: bool
     reason: str = ""
-
-
-class Poster(Protocol):
-    """Sends a review to the API server."""
-
-    async def post_raw(self, path: str, body: bytes) -> bytes: ...
 
 
 class ReviewFailed(KubeschedError):
@@ -50,7 +44,7 @@ class Authorizer:
 
     def __init__(
         self,
-        client: Poster | None,
+        client: RestClient | None,
         *,
         always_allow_paths: Sequence[str] = (),
         allowed_ttl_s: float = 10.0,

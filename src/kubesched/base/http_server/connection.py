@@ -18,10 +18,9 @@ import asyncio
 import ssl
 from collections import deque
 from collections.abc import Awaitable
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from kubesched.base.http_server.exchange import Exchange
-from kubesched.base.http_server.limits import BodyBudget, Limits
 from kubesched.base.http_server.messages import (
     NO_PEER,
     Application,
@@ -33,8 +32,10 @@ from kubesched.base.http_server.messages import (
 )
 from kubesched.base.http_server.parser import RequestParser
 from kubesched.base.http_server.sender import SLICE, ResponseSender
-from kubesched.base.http_server.writer import DateHeader
 from kubesched.base.logs import get_logger
+
+if TYPE_CHECKING:
+    from kubesched.base.http_server.listener import Listener
 
 log = get_logger(__name__)
 
@@ -42,22 +43,10 @@ FEED_BYTES = 8 * 1024
 """Input bytes parsed at a time. The parser cannot pause, so this bounds what one read can queue."""
 
 
-class ConnectionOwner(Protocol):
-    """Keeps the connections of a listener."""
-
-    limits: Limits
-    budget: BodyBudget
-    date: DateHeader
-
-    def opened(self, connection: Connection) -> None: ...
-
-    def closed(self, connection: Connection) -> None: ...
-
-
 class Connection(asyncio.Protocol):
     """Protocol of one accepted connection, after its TLS handshake."""
 
-    def __init__(self, owner: ConnectionOwner, application: Application) -> None:
+    def __init__(self, owner: Listener, application: Application) -> None:
         self._owner = owner
         self._application = application
         self._limits = owner.limits

@@ -16,7 +16,7 @@ Transfer-Encoding are errors there. This module adds what llhttp leaves open:
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 import httptools
@@ -24,26 +24,22 @@ import httptools
 from kubesched.base.http_server.limits import Limits
 from kubesched.base.http_server.messages import Headers, Refusal, Request
 
+if TYPE_CHECKING:
+    from kubesched.base.http_server.connection import Connection
+
 METHODS: Final = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"))
 CHUNK_OVERHEAD_BYTES: Final = 16 * 1024
 CHUNK_OVERHEAD_RATIO: Final = 8
 """One byte per chunk is six bytes on the wire."""
 
 
-class RequestSink(Protocol):
-    """Receives the parts of requests, in order. May raise `Refusal`, which `feed` then returns."""
-
-    def head_received(self, request: Request) -> None: ...
-
-    def body_received(self, part: bytes) -> None: ...
-
-    def request_complete(self, *, keeps_alive: bool) -> None: ...
-
-
 class RequestParser:
-    """Parses the requests of one connection and hands their parts to a sink."""
+    """Parses the requests of one connection and hands their parts to it, in order.
 
-    def __init__(self, sink: RequestSink, limits: Limits) -> None:
+    The connection may raise `Refusal`, which `feed` then returns.
+    """
+
+    def __init__(self, sink: Connection, limits: Limits) -> None:
         self._sink = sink
         self._limits = limits
         self._llhttp: Any = httptools.HttpRequestParser(self)

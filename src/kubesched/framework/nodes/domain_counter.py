@@ -18,7 +18,7 @@ over one zone label, each with only a few numbers of its own.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -27,6 +27,7 @@ from kubesched.framework.nodes.columns import ABSENT, Ids, Indices, InternedColu
 
 if TYPE_CHECKING:
     from kubesched.framework.nodes.node_table import NodeTable
+    from kubesched.framework.nodes.pod_index import PodsPerRow
     from kubesched.framework.nodes.views import NodeColumns
 
 
@@ -37,19 +38,6 @@ class Eligibility(Protocol):
     def key(self) -> Hashable: ...
 
     def mask(self, table: NodeTable, rows: Rows) -> Mask: ...
-
-
-class RowCounts(Protocol):
-    """The per-row counts that a domain counter sums."""
-
-    def held(self) -> Iterable[tuple[int, int]]:
-        """(row, count) of every row with a nonzero count."""
-        ...
-
-    @property
-    def per_row(self) -> Ids:
-        """The counts as a column."""
-        ...
 
 
 class Domains:
@@ -169,7 +157,7 @@ class DomainCounter:
         "_version",
     )
 
-    def __init__(self, domains: Domains, source: RowCounts) -> None:
+    def __init__(self, domains: Domains, source: PodsPerRow) -> None:
         self._domains = domains
         self._source = source
         self._version = 0

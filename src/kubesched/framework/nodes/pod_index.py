@@ -104,6 +104,7 @@ class PodsPerRow:
         return count
 
     def held(self) -> Iterable[tuple[int, int]]:
+        """(row, count) of every row with a nonzero count."""
         return self.rows.items()
 
     @property

@@ -8,6 +8,5 @@ from kubesched.scheduler.queue.hints import HintMap as HintMap
 from kubesched.scheduler.queue.hints import PluginEvents as PluginEvents
 from kubesched.scheduler.queue.hints import build_hint_map as build_hint_map
 from kubesched.scheduler.queue.nominator import Nominator as Nominator
-from kubesched.scheduler.queue.nominator import PodLister as PodLister
 from kubesched.scheduler.queue.scheduling_queue import SchedulingQueue as SchedulingQueue
 from kubesched.scheduler.queue.settings import QueueSettings as QueueSettings

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
+from kubesched.framework.interfaces import QueueSortPlugin
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.scheduler.queue.heap import KeyedHeap, RankedByLess
 
@@ -12,13 +13,7 @@ ACTIVE: Final = "active"
 ActiveQueue = KeyedHeap[QueuedPodInfo]
 
 
-class QueueSort(Protocol):
-    """The part of a QueueSort plugin that the queue uses."""
-
-    def less(self, a: QueuedPodInfo, b: QueuedPodInfo, /) -> bool: ...
-
-
-def rank_by(queue_sort: QueueSort) -> Callable[[QueuedPodInfo], Any]:
+def rank_by(queue_sort: QueueSortPlugin) -> Callable[[QueuedPodInfo], Any]:
     """The plugin's order as a heap key.
 
     Uses the plugin's `sort_key` if it has one, which saves a Python call per comparison, unless a

@@ -7,21 +7,16 @@ order. Only names are stored; pods are looked up in the queues on demand.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.meta import ObjectMeta
+from kubesched.framework.handle import Lister
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nominating_info import NominatingInfo
 
 CHANGES_LIMIT: Final = 4096
 """Length of the change log; a reader further behind reads everything again."""
-
-
-class PodLister(Protocol):
-    """Pods in the informer's cache."""
-
-    def get(self, namespace: str, name: str, /) -> Pod | None: ...
 
 
 class PodReference(NamedTuple):
@@ -39,7 +34,7 @@ FindQueued = Callable[[str], PodInfo | None]
 class Nominator:
     """node name -> pods nominated to it, and pod UID -> node name."""
 
-    def __init__(self, pods: PodLister, find_queued: FindQueued | None = None) -> None:
+    def __init__(self, pods: Lister[Pod], find_queued: FindQueued | None = None) -> None:
         self._pods = pods
         self.find_queued: FindQueued = find_queued or (lambda _key: None)
         """Set by the scheduling queue, which is built after the plugins that use the nominator."""

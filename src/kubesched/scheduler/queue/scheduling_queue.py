@@ -41,9 +41,10 @@ from kubesched.framework.events import (
     UNSCHEDULABLE_TIMEOUT,
     ClusterEvent,
 )
+from kubesched.framework.interfaces import QueueSortPlugin
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.queued_pod import QueuedPodInfo
-from kubesched.scheduler.queue.active import ACTIVE, ActiveQueue, QueueSort, rank_by
+from kubesched.scheduler.queue.active import ACTIVE, ActiveQueue, rank_by
 from kubesched.scheduler.queue.announcements import ClassFailure
 from kubesched.scheduler.queue.backoff import (
     BACKOFF,
@@ -88,7 +89,7 @@ class SchedulingQueue(QueueContents):
         *,
         clock: Clock,
         stopwatch: Clock | None = None,
-        queue_sort: QueueSort,
+        queue_sort: QueueSortPlugin,
         hints: HintMap,
         pre_enqueue: Mapping[str, Mapping[str, PreEnqueueFn]],
         nominator: Nominator,
