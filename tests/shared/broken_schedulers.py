@@ -73,10 +73,10 @@ class Generous(NodeResourcesFit):
 class IgnoresRoom(SimulatedProcess):
     """Nodes never fill up."""
 
-    def __init__(self, config: Any, gates: Any, registry: Any, **settings: Any) -> None:
-        registry.unregister(Generous.name)
-        registry.register(Generous.name, lambda: Generous)
-        super().__init__(config, gates, registry, **settings)
+    def __init__(self, parts: Any) -> None:
+        parts.registry.unregister(Generous.name)
+        parts.registry.register(Generous.name, lambda: Generous)
+        super().__init__(parts)
 
 
 def blind_to(plugin: str) -> type[SimulatedProcess]:
@@ -91,10 +91,10 @@ def blind_to(plugin: str) -> type[SimulatedProcess]:
     class Blind(SimulatedProcess):
         __doc__ = f"There is no {plugin}."
 
-        def __init__(self, config: Any, gates: Any, registry: Any, **settings: Any) -> None:
-            registry.unregister(plugin)
-            registry.register(plugin, lambda: Nothing)
-            super().__init__(config, gates, registry, **settings)
+        def __init__(self, parts: Any) -> None:
+            parts.registry.unregister(plugin)
+            parts.registry.register(plugin, lambda: Nothing)
+            super().__init__(parts)
 
     return Blind
 
@@ -112,10 +112,10 @@ class Lax(GangScheduling):
 class BindsPartsOfGangs(SimulatedProcess):
     """Members are bound as they come."""
 
-    def __init__(self, config: Any, gates: Any, registry: Any, **settings: Any) -> None:
-        registry.unregister(Lax.name)
-        registry.register(Lax.name, lambda: Lax)
-        super().__init__(config, gates, registry, **settings)
+    def __init__(self, parts: Any) -> None:
+        parts.registry.unregister(Lax.name)
+        parts.registry.register(Lax.name, lambda: Lax)
+        super().__init__(parts)
 
 
 class TellsGroupsNothing(SimulatedProcess):
@@ -352,10 +352,10 @@ class _PreemptsWith(SimulatedProcess):
 
     way: type[DefaultPreemption]
 
-    def __init__(self, config: Any, gates: Any, registry: Any, **settings: Any) -> None:
-        registry.unregister(DefaultPreemption.name)
-        registry.register(DefaultPreemption.name, lambda: self.way)
-        super().__init__(config, gates, registry, **settings)
+    def __init__(self, parts: Any) -> None:
+        parts.registry.unregister(DefaultPreemption.name)
+        parts.registry.register(DefaultPreemption.name, lambda: self.way)
+        super().__init__(parts)
 
 
 class IgnoresBudgets(_PreemptsWith):
@@ -401,10 +401,10 @@ class Hasty(VolumeBinding):
 class BindsBeforeVolumes(SimulatedProcess):
     """Pods are bound before their claims."""
 
-    def __init__(self, config: Any, gates: Any, registry: Any, **settings: Any) -> None:
-        registry.unregister(Hasty.name)
-        registry.register(Hasty.name, lambda: Hasty)
-        super().__init__(config, gates, registry, **settings)
+    def __init__(self, parts: Any) -> None:
+        parts.registry.unregister(Hasty.name)
+        parts.registry.register(Hasty.name, lambda: Hasty)
+        super().__init__(parts)
 
 
 class ForgetsWhatItGave(SimulatedProcess):
@@ -437,10 +437,10 @@ class Possessive(DynamicResources):
 class KeepsReservations(SimulatedProcess):
     """A pod that was not bound keeps its claims."""
 
-    def __init__(self, config: Any, gates: Any, registry: Any, **settings: Any) -> None:
-        registry.unregister(Possessive.name)
-        registry.register(Possessive.name, lambda: Possessive)
-        super().__init__(config, gates, registry, **settings)
+    def __init__(self, parts: Any) -> None:
+        parts.registry.unregister(Possessive.name)
+        parts.registry.register(Possessive.name, lambda: Possessive)
+        super().__init__(parts)
 
 
 class Empty(DynamicResources):
@@ -458,10 +458,10 @@ class Empty(DynamicResources):
 class BindsWithoutDevices(SimulatedProcess):
     """Pods are bound before their claims are allocated."""
 
-    def __init__(self, config: Any, gates: Any, registry: Any, **settings: Any) -> None:
-        registry.unregister(Empty.name)
-        registry.register(Empty.name, lambda: Empty)
-        super().__init__(config, gates, registry, **settings)
+    def __init__(self, parts: Any) -> None:
+        parts.registry.unregister(Empty.name)
+        parts.registry.register(Empty.name, lambda: Empty)
+        super().__init__(parts)
 
 
 class KnowsBetter(SimulatedProcess):

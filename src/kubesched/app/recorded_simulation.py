@@ -12,15 +12,13 @@ from functools import partial
 from random import Random
 
 from kubesched.app.simulated import SimulatedProcess, playing_registry
-from kubesched.base.clock import Clock
 from kubesched.base.errors import KubeschedError
-from kubesched.config.features import FeatureGates
-from kubesched.config.types import KubeSchedulerConfiguration
 from kubesched.insight.recording.reader import RecordingReader, Run
 from kubesched.insight.recording.recorded_dependencies import Recording, open_recording
 from kubesched.insight.recording.segments import RecordingError
 from kubesched.insight.recording.writer import Limits
 from kubesched.lab.simulation.options import Options, of_seed, recorded
+from kubesched.lab.simulation.processes import ProcessParts
 from kubesched.lab.simulation.run import SimulationResult, simulate
 from kubesched.lab.traces.log_player import play
 
@@ -79,13 +77,13 @@ def record_simulation(
     """
     recordings: list[Recording] = []
 
-    def record(config: KubeSchedulerConfiguration, gates: FeatureGates, clock: Clock) -> Recording:
+    def record(parts: ProcessParts) -> Recording:
         opened = open_recording(
             None,
-            config,
-            gates,
+            parts.config,
+            parts.gates,
             limits=limits or Limits(segment_bytes=SEGMENT_BYTES),
-            clock=clock,
+            clock=parts.clock,
             random=Random(f"{seed}/{len(recordings)}"),
             threaded=False,
             flush_at=FLUSH_AT,

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from random import Random
 
 import msgspec
 
 from kubesched.app.connecting import Connections
 from kubesched.app.control_thread import ControlThread
 from kubesched.app.replica import Replica, election_settings
-from kubesched.base.clock import Clock
 from kubesched.base.rate_limit import TokenBucket
 from kubesched.client.informers.factory import InformerFactory
 from kubesched.client.metrics import LeaderMetrics
@@ -20,9 +18,9 @@ from kubesched.framework.registry import Registry
 from kubesched.insight.recording.reader import Run
 from kubesched.insight.recording.recorded_dependencies import Recording, open_recording
 from kubesched.lab.simulation.audit import AUDITOR, SilentAuditor
-from kubesched.lab.simulation.disk import MountedDisk
 from kubesched.lab.simulation.gangs import SilentGangAuditor
 from kubesched.lab.simulation.options import Options, of_seed
+from kubesched.lab.simulation.processes import ProcessParts
 from kubesched.lab.simulation.run import SimulationResult, simulate
 from kubesched.lab.simulation.trace import Violation
 from kubesched.lab.sweeps.store import key_of_cell
@@ -31,23 +29,19 @@ from kubesched.lab.traces.log_player import play
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.scheduler.factory import Assembly
 
-OpenRecording = Callable[[KubeSchedulerConfiguration, FeatureGates, Clock], Recording]
 
-
-def _recorded_to(
-    disk: MountedDisk,
-    config: KubeSchedulerConfiguration,
-    gates: FeatureGates,
-    clock: Clock,
-    random: Random,
-) -> Recording:
+def recorded_to_disk(parts: ProcessParts) -> Recording | None:
+    """A recording on the disk of the process, if it has one."""
+    disk = parts.disk
+    if disk is None:
+        return None
     return open_recording(
         None,
-        config,
-        gates,
+        parts.config,
+        parts.gates,
         limits=disk.disk.limits,
-        clock=clock,
-        random=random,
+        clock=parts.clock,
+        random=parts.random,
         threaded=False,
         flush_at=disk.disk.options.flush_at,
         storage=disk,
@@ -65,44 +59,30 @@ class SimulatedProcess(Replica):
 
     def __init__(
         self,
-        config: KubeSchedulerConfiguration,
-        gates: FeatureGates,
-        registry: Registry,
-        *,
-        transport: Transport,
-        lock_transport: Transport,
-        extender_transport: Transport,
-        clock: Clock,
-        random: Random,
-        host_name: str,
-        identity: str,
-        record: OpenRecording | None = None,
-        disk: MountedDisk | None = None,
+        parts: ProcessParts,
+        record: Callable[[ProcessParts], Recording | None] = recorded_to_disk,
     ) -> None:
-        recording = None
-        if record is not None:
-            recording = record(config, gates, clock)
-        elif disk is not None:
-            recording = _recorded_to(disk, config, gates, clock, random)
+        recording = record(parts)
         self.recorder = None if recording is None else recording.recorder
+        config, clock = parts.config, parts.clock
         connection, election = config.client_connection, config.leader_election
         connections = Connections(
-            transport,
-            lock_transport,
+            parts.transport,
+            parts.lock_transport,
             lambda: TokenBucket(connection.qps, connection.burst, clock=clock),
             clock=clock,
-            random=random,
-            host_name=host_name,
+            random=parts.random,
+            host_name=parts.host_name,
         )
         super().__init__(
             config,
-            gates,
+            parts.gates,
             connections,
-            election_settings(election, identity) if election.leader_elect else None,
-            registry=registry,
+            election_settings(election, parts.identity) if election.leader_elect else None,
+            registry=parts.registry,
             clock=clock,
-            random=random,
-            extender_transport=extender_transport,
+            random=parts.random,
+            extender_transport=parts.extender_transport,
             recording=recording,
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextvars import copy_context
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from random import Random
 from typing import Protocol
@@ -63,24 +64,24 @@ class SimulatedScheduler(Protocol):
     async def run(self) -> None: ...
 
 
-class ProcessFactory(Protocol):
-    """Assembles a production process."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessParts:
+    """What a production process is assembled from."""
 
-    def __call__(
-        self,
-        config: KubeSchedulerConfiguration,
-        gates: FeatureGates,
-        registry: Registry,
-        *,
-        transport: Transport,
-        lock_transport: Transport,
-        extender_transport: Transport,
-        clock: Clock,
-        random: Random,
-        host_name: str,
-        identity: str,
-        disk: MountedDisk | None,
-    ) -> SimulatedScheduler: ...
+    config: KubeSchedulerConfiguration
+    gates: FeatureGates
+    registry: Registry
+    transport: Transport
+    lock_transport: Transport
+    extender_transport: Transport
+    clock: Clock
+    random: Random
+    host_name: str
+    identity: str
+    disk: MountedDisk | None
+
+
+ProcessFactory = Callable[[ProcessParts], SimulatedScheduler]
 
 
 class Incarnation:
@@ -202,20 +203,21 @@ class Processes:
             self._loop, wall_error_s=self._random.uniform(-2.0, 2.0), drift=self._draw_drift()
         )
         disk = self.recordings.mount(slot, lambda: self._crash_in_write(name))
+        parts = ProcessParts(
+            config=self._config,
+            gates=self.gates,
+            registry=self._registry,
+            transport=transports[0],
+            lock_transport=transports[1],
+            extender_transport=self._extender,
+            clock=clock,
+            random=Random(f"{self._seed}/{name}"),
+            host_name=f"host{slot}",
+            identity=name,
+            disk=disk,
+        )
         try:
-            process = self._make_process(
-                self._config,
-                self.gates,
-                self._registry,
-                transport=transports[0],
-                lock_transport=transports[1],
-                extender_transport=self._extender,
-                clock=clock,
-                random=Random(f"{self._seed}/{name}"),
-                host_name=f"host{slot}",
-                identity=name,
-                disk=disk,
-            )
+            process = self._make_process(parts)
         except OSError as error:
             raise Violation("no scheduler dies by itself", f"{name}: {error!r}") from error
         if disk is not None and process.recorder is not None:
