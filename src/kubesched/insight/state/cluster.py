@@ -32,7 +32,7 @@ from msgspec import structs
 
 from kubesched.api.core_v1 import Namespace, Node, Pod, PodStatus
 from kubesched.api.kinds import kind_of
-from kubesched.api.meta import Record
+from kubesched.api.meta import ObjectMeta, Record
 from kubesched.api.names import key_of, object_key
 from kubesched.base.clock import ManualClock
 from kubesched.base.errors import ConfigError, FieldProblem, KubeschedError, NotFound
@@ -309,9 +309,19 @@ class Cluster:
 
     def bound(self, pod: Pod, node_name: str) -> None:
         """The scheduler bound a pod, which ends its nomination. Override to act as kubelet."""
+        metadata = self.with_topology_labels(pod, node_name)
         spec = structs.replace(pod.spec, node_name=node_name)
         status = structs.replace(pod.status, nominated_node_name="")
-        self._put(pod, structs.replace(pod, spec=spec, status=status))
+        self._put(pod, structs.replace(pod, metadata=metadata, spec=spec, status=status))
+
+    def with_topology_labels(self, pod: Pod, node_name: str) -> ObjectMeta:
+        """Metadata with the node's zone and region labels, which API servers add to bound pods."""
+        node = self.find(Node, "", node_name)
+        labels = (node.metadata.labels if node is not None else None) or {}
+        added = {key: labels[key] for key in TOPOLOGY_LABELS if key in labels}
+        if not added:
+            return pod.metadata
+        return structs.replace(pod.metadata, labels={**(pod.metadata.labels or {}), **added})
 
     def patched(self, pod: Pod, status: PodStatus) -> None:
         """The scheduler changed a pod's status."""

@@ -21,8 +21,7 @@ from typing import Any
 
 from msgspec import structs
 
-from kubesched.api.core_v1 import Node, Pod, PodCondition, PodStatus
-from kubesched.api.meta import ObjectMeta
+from kubesched.api.core_v1 import Pod, PodCondition, PodStatus
 from kubesched.api.times import format_time
 from kubesched.base.clock import ManualClock
 from kubesched.base.errors import KubeschedError
@@ -35,7 +34,6 @@ from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.registry import Registry
 from kubesched.insight.state.cluster import Cluster
 from kubesched.insight.state.cluster_state import ClusterState
-from kubesched.playground.registry.binding import TOPOLOGY_LABELS
 from kubesched.scheduler.factory import no_extenders
 from kubesched.scheduler.scheduler import AssumedGroup, Finished, QueueEmpty, Suspended
 from kubesched.scheduler.scheduling_cycle import Assumed
@@ -196,7 +194,7 @@ class PlannedCluster(SteppedCluster):
             pod,
             structs.replace(
                 pod,
-                metadata=self._with_topology_labels(pod, node_name),
+                metadata=self.with_topology_labels(pod, node_name),
                 spec=structs.replace(pod.spec, node_name=node_name),
                 status=self.status_when_bound(pod),
             ),
@@ -222,15 +220,6 @@ class PlannedCluster(SteppedCluster):
             nominated_node_name="",
             start_time=_as_text(self.clock.now()),
         )
-
-    def _with_topology_labels(self, pod: Pod, node_name: str) -> ObjectMeta:
-        """Metadata with the node's zone and region labels, which API servers add to bound pods."""
-        node = self.find(Node, "", node_name)
-        labels = (node.metadata.labels if node is not None else None) or {}
-        added = {key: labels[key] for key in TOPOLOGY_LABELS if key in labels}
-        if not added:
-            return pod.metadata
-        return structs.replace(pod.metadata, labels={**(pod.metadata.labels or {}), **added})
 
     # -- running -----------------------------------------------------------------------------------
 

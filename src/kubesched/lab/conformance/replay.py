@@ -10,9 +10,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
-from msgspec import structs
 
-from kubesched.api.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
+from kubesched.api.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from kubesched.api.kinds import Kind
 from kubesched.api.meta import DeleteOptions
 from kubesched.base.errors import ConfigError, NotFound
@@ -37,7 +36,6 @@ from kubesched.lab.conformance.sequences import (
 )
 from kubesched.lab.conformance.watching import Pods, Volumes
 from kubesched.playground.apimachinery.schema.table import type_of_kind
-from kubesched.playground.registry.binding import TOPOLOGY_LABELS
 from kubesched.playground.registry.patching.strategic import apply_strategic_patch
 from kubesched.playground.registry.patching.verb import apply_merge_patch
 from kubesched.testing.control_plane import ControlPlaneError
@@ -92,17 +90,9 @@ class _MemoryPlayer(Player):
 
 
 class _ReplayedCluster(Cluster):
-    """Shows changes to the player; copies topology labels of nodes to pods, as API servers do."""
+    """Shows changes to the player."""
 
     on_event: Callable[[str, Any], None]
-
-    def bound(self, pod: Pod, node_name: str) -> None:
-        node = self.find(Node, "", node_name)
-        labels = (node.metadata.labels if node is not None else None) or {}
-        added = {key: labels[key] for key in TOPOLOGY_LABELS if key in labels}
-        merged = {**(pod.metadata.labels or {}), **added} or None
-        metadata = structs.replace(pod.metadata, labels=merged)
-        super().bound(structs.replace(pod, metadata=metadata), node_name)
 
     def _store(self, old: Any, new: Any) -> None:  # noqa: ANN401  # of whichever kind
         super()._store(old, new)
