@@ -122,10 +122,6 @@ Construct = Callable[[KubeSchedulerConfiguration, FeatureGates], Iterable[FieldP
 """Problems when constructing the plugins of a configuration."""
 
 
-def _untyped(plugin: str) -> None:
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class Checked:
     """A valid configuration, its expansion, and warnings about parts without effect."""
@@ -153,7 +149,7 @@ def check(
     gates: FeatureGates = DEFAULT_GATES,
     *,
     implements: Implements,
-    args_type: ArgsType = _untyped,
+    args_type: ArgsType = lambda _plugin: None,
     construct: Construct = lambda _config, _gates: (),
 ) -> Checked:
     """Like `load`, and also finds what would only fail when the scheduler is built.

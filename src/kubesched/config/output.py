@@ -1,12 +1,11 @@
-"""Plain data as YAML or JSON text, the way Kubernetes tools print it.
+"""Plain data as YAML text, the way Kubernetes tools print it.
 
-YAML is written so that go-yaml and `yaml_nodes` read back exactly the same values: text that would
-resolve to something else (`yes`, `1e3`, `~`) is quoted.
+go-yaml and `yaml_nodes` read back exactly the same values: text that would resolve to something
+else (`yes`, `1e3`, `~`) is quoted.
 """
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import yaml
@@ -54,8 +53,3 @@ def to_yaml(data: Plain) -> str:
         default_flow_style=False,
     )
     return text
-
-
-def to_json(data: Plain) -> str:
-    """Indented, keys sorted, ending in a newline."""
-    return json.dumps(data, indent=4, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"

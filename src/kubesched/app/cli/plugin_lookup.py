@@ -10,6 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from kubesched.base.errors import FieldProblem
+from kubesched.config import default_plugins
 from kubesched.config.default_plugins import IN_TREE_PLUGINS
 from kubesched.config.types import ExtensionPoint
 
@@ -28,10 +29,9 @@ def implements(name: str, point: ExtensionPoint) -> bool | None:
     Raises:
         ConfigError: the plugin exists but cannot be loaded.
     """
-    if name in IN_TREE_PLUGINS:
-        return point in IN_TREE_PLUGINS[name]
-    if not name:
-        return None
+    known = default_plugins.implements(name, point)
+    if known is not None or not name:
+        return known
     from kubesched.framework.registry import RegistryError, as_config_error
 
     try:
