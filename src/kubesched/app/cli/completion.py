@@ -121,10 +121,11 @@ def _following(words: Sequence[str], current: str) -> Iterator[tuple[str, str]]:
     parser: argparse.ArgumentParser = parser_of([command])
     path: list[str] = []
     for word in words:
-        subparser = _subparsers(parser).get(word)
-        if subparser is not None:
-            parser = subparser
-            path.append(word)
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction) and word in action.choices:
+                parser = action.choices[word]
+                path.append(word)
+                break
     for action in parser._actions:
         if words[-1] in action.option_strings and action.nargs != 0:
             yield from ((str(choice), "") for choice in action.choices or ())
@@ -139,15 +140,6 @@ def _following(words: Sequence[str], current: str) -> Iterator[tuple[str, str]]:
         elif action.help != argparse.SUPPRESS:
             text = parser._get_formatter()._expand_help(action) if action.help else ""
             yield from ((flag, " ".join(text.split())) for flag in action.option_strings)
-
-
-def _subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    return {
-        name: subparser
-        for action in parser._actions
-        if isinstance(action, argparse._SubParsersAction)
-        for name, subparser in action.choices.items()
-    }
 
 
 # -- pods ------------------------------------------------------------------------------------------

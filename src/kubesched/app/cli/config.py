@@ -83,8 +83,7 @@ def _read(path: str) -> bytes:
 
 
 def _validate(args: argparse.Namespace, gates: FeatureGates) -> int:
-    check = _check_values if args.no_import else _check
-    results = [check(path, gates) for path in args.files]
+    results = [_check(path, gates, imports=not args.no_import) for path in args.files]
     if args.output == "text":
         for result in results:
             _print_result(result)
@@ -100,33 +99,22 @@ class _Result:
     warnings: Sequence[FieldProblem] = ()
 
 
-def _check(path: str, gates: FeatureGates) -> _Result:
+def _check(path: str, gates: FeatureGates, *, imports: bool) -> _Result:
+    """Without `imports`, no plugin is imported, and only syntax and values are checked."""
     from kubesched.app.cli.plugin_lookup import args_type, construct, implements
-    from kubesched.config.load import check
+    from kubesched.config.load import check, check_values
 
     try:
+        data = _read(path)
+        if not imports:
+            check_values(data, path, gates)
+            return _Result(path)
         checked = check(
-            _read(path),
-            path,
-            gates,
-            implements=implements,
-            args_type=args_type,
-            construct=construct,
+            data, path, gates, implements=implements, args_type=args_type, construct=construct
         )
     except ConfigError as error:
         return _Result(path, problems=error.problems)
     return _Result(path, warnings=checked.warnings)
-
-
-def _check_values(path: str, gates: FeatureGates) -> _Result:
-    """Check without importing plugins."""
-    from kubesched.config.load import check_values
-
-    try:
-        check_values(_read(path), path, gates)
-    except ConfigError as error:
-        return _Result(path, problems=error.problems)
-    return _Result(path)
 
 
 def _print_result(result: _Result) -> None:
@@ -145,27 +133,18 @@ def _print_result(result: _Result) -> None:
 
 
 def _plain_result(result: _Result) -> Plain:
-    def plain(problems: Sequence[FieldProblem]) -> list[Plain]:
-        return [
-            {
-                name: value
-                for name, value in (
-                    ("field", problem.path),
-                    ("message", problem.message),
-                    ("line", problem.line),
-                    ("column", problem.column),
-                )
-                if value
-            }
-            for problem in problems
-        ]
-
     return {
         "file": result.path,
         "valid": not result.problems,
-        "problems": plain(result.problems),
-        "warnings": plain(result.warnings),
+        "problems": [_plain_problem(problem) for problem in result.problems],
+        "warnings": [_plain_problem(problem) for problem in result.warnings],
     }
+
+
+def _plain_problem(problem: FieldProblem) -> Plain:
+    told: dict[str, Plain] = {"field": problem.path, "message": problem.message}
+    told |= {"line": problem.line, "column": problem.column}
+    return {name: value for name, value in told.items() if value}
 
 
 # -- view ------------------------------------------------------------------------------------------

@@ -147,16 +147,8 @@ def _print_disagreement(disagreement: Disagreement) -> None:
     where += [f"plugin {finding.plugin}"] if finding.plugin else []
     where += [f"device {finding.device}"] if finding.device else []
     print(f"{disagreement.file}:{disagreement.line}: {', '.join(where)}: {finding.aspect.value}")
-    print(f"  expected  {_shown(finding.expected)}")
-    print(f"  got       {_shown(finding.got)}")
-
-
-def _shown(value: object) -> str:
-    if value is None:
-        return "(nothing)"
-    if isinstance(value, list | tuple):
-        return ", ".join(map(str, value)) or "(none)"
-    return str(value) or "(empty)"
+    print(f"  expected  {conformance_run.shown(finding.expected)}")
+    print(f"  got       {conformance_run.shown(finding.got)}")
 
 
 def _as_json(report: Report) -> dict[str, Any]:

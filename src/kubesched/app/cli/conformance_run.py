@@ -204,14 +204,17 @@ def _print_difference(difference: Difference) -> None:
     for finding in difference.findings:
         if not finding.agrees:
             print(f"  {finding.aspect.value}")
-            print(f"    kube-scheduler  {_shown(finding.expected)}")
-            print(f"    kubesched       {_shown(finding.got)}")
+            print(f"    kube-scheduler  {shown(finding.expected)}")
+            print(f"    kubesched       {shown(finding.got)}")
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """One side of a finding."""
+    if value is None:
+        return "(nothing)"
     if isinstance(value, list | tuple):
         return ", ".join(map(str, value)) or "(none)"
-    return str(value) if value else "(nothing)"
+    return str(value) or "(empty)"
 
 
 def print_aspects(agreement: Agreement) -> None:

@@ -118,7 +118,10 @@ def _run_visibly(words: list[str], *, debug: bool) -> int:
             return _interrupted()
         alone = without_groups(error)
         if isinstance(alone, BrokenPipeError):
-            return _reader_left()
+            # Buffered output cannot be written either; without this the interpreter reports it at
+            # shutdown.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return EXIT_BROKEN_PIPE
         return _report(alone, debug=debug)
     return code
 
@@ -223,9 +226,3 @@ def _is_interrupt(error: BaseException | None) -> bool:
 def _interrupted() -> int:
     sys.stderr.write("interrupted\n")
     return EXIT_INTERRUPTED
-
-
-def _reader_left() -> int:
-    # Buffered output cannot be written either; without this the interpreter reports it at shutdown.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return EXIT_BROKEN_PIPE

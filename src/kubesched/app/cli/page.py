@@ -8,7 +8,7 @@ import contextlib
 import os
 import secrets
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -89,14 +89,13 @@ def _still_waiting(what: str) -> None:
 @contextlib.asynccontextmanager
 async def served(source: Source, args: argparse.Namespace) -> AsyncIterator[ServedPage]:
     """Serve the page and print its link."""
-    from kubesched.insight.page.access import load_or_make_key
     from kubesched.insight.page.serving import serve_page
 
     async with serve_page(
         source,
         address=args.page_address,
         port=args.page_port,
-        key=_key(load_or_make_key),
+        key=_key(),
         on_link_used=_link_used,
     ) as page:
         print(f"page at {page.link}", flush=True)
@@ -107,10 +106,12 @@ def _link_used(page: ServedPage) -> None:
     print(f"page opened; for another browser: {page.link}", flush=True)
 
 
-def _key(load_or_make: Callable[[Path], bytes]) -> bytes:
+def _key() -> bytes:
     """The key in the user's cache, or a temporary one if there is no folder for it."""
+    from kubesched.insight.page.access import load_or_make_key
+
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     try:
-        return load_or_make(cache / "kubesched" / "page.key")
+        return load_or_make_key(cache / "kubesched" / "page.key")
     except OSError:
         return secrets.token_bytes(32)

@@ -61,13 +61,7 @@ def main(args: argparse.Namespace) -> int:
             return usage_error("--trace and --replay need --executor local:1 and no --results")
         return _report(args, _swept(args))
     with INTERRUPTION.at_safe_points() as safe_point:
-        return _simulate(args, safe_point)
-
-
-def _simulate(args: argparse.Namespace, safe_point: Callable[[], None]) -> int:
-    if args.replay:
-        return _replay(args, safe_point)
-    return _report(args, _runs(args, safe_point))
+        return _replay(args, safe_point) if args.replay else _report(args, _runs(args, safe_point))
 
 
 def _is_sweep(args: argparse.Namespace) -> bool:

@@ -75,7 +75,9 @@ class HealthPages:
             if check.name in excluded:
                 lines.append(f"[+]{check.name} excluded: ok\n")
                 continue
-            problem = self._look(page, check)
+            problem = check.problem()
+            if self.metrics is not None:
+                self.metrics.note(page, check.name, is_ok=problem is None)
             if problem is None:
                 lines.append(f"[+]{check.name} ok\n")
                 continue
@@ -91,12 +93,6 @@ class HealthPages:
             return error_text(f"{''.join(lines)}{page} check failed", 500)
         body = f"{''.join(lines)}{page} check passed\n" if verbose else "ok"
         return text(body, headers=NO_SNIFF)
-
-    def _look(self, page: str, check: Check) -> str | None:
-        problem = check.problem()
-        if self.metrics is not None:
-            self.metrics.note(page, check.name, is_ok=problem is None)
-        return problem
 
 
 class HealthMetrics:
