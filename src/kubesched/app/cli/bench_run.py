@@ -18,7 +18,7 @@ from kubesched.app.cli.sources import REFERENCE
 if TYPE_CHECKING:
     from kubesched.app.cli.parsing import Subparsers
     from kubesched.lab.benchmarking.core_mode import CoreOptions
-    from kubesched.lab.benchmarking.progress import Progress
+    from kubesched.lab.benchmarking.core_stage import Progress
     from kubesched.lab.benchmarking.results import Environment, Refusal, Report, RunResult
     from kubesched.lab.benchmarking.workload_files import Workload
 

@@ -41,7 +41,7 @@ def find(
     ours = shipped(params)
     workloads: dict[tuple[str, str], Workload] = {}
     for word in wanted or ("*",):
-        if _is_path(word):
+        if word.endswith((".yaml", ".yml", ".json")) or Path(word).is_file():
             chosen = list(load(word, params))
             chosen = [workload for workload in chosen if _fits(workload, sizes, labels)]
         else:
@@ -56,10 +56,6 @@ def find(
                 f"no workload has a parameter {name}; there are {', '.join(known)}"
             )
     return list(workloads.values())
-
-
-def _is_path(word: str) -> bool:
-    return word.endswith((".yaml", ".yml", ".json")) or Path(word).is_file()
 
 
 def _named(

@@ -20,9 +20,8 @@ from kubesched.config.versions import DEFAULT_VERSIONS, Versions
 from kubesched.lab.benchmarking import operations as ops
 from kubesched.lab.benchmarking.core_cluster import PACE_S, CoreCluster
 from kubesched.lab.benchmarking.core_measuring import Measurement
-from kubesched.lab.benchmarking.core_stage import CoreStage
+from kubesched.lab.benchmarking.core_stage import CoreStage, Progress
 from kubesched.lab.benchmarking.device_claims import allocated_claims
-from kubesched.lab.benchmarking.progress import Progress, silent
 from kubesched.lab.benchmarking.results import Contestant, RunResult
 from kubesched.lab.benchmarking.scheduler_settings import configuration, feature_gates
 from kubesched.lab.benchmarking.workload_files import Workload
@@ -50,7 +49,7 @@ class CoreOptions:
 
 
 def run_core(
-    workload: Workload, options: CoreOptions, progress: Progress = silent
+    workload: Workload, options: CoreOptions, progress: Progress = lambda _text: None
 ) -> list[RunResult]:
     """Run all repetitions of a workload.
 
@@ -79,7 +78,7 @@ def with_core_decisions(
     results: Sequence[RunResult],
     workload: Workload,
     options: CoreOptions,
-    progress: Progress = silent,
+    progress: Progress = lambda _text: None,
 ) -> list[RunResult]:
     """Add core-mode decision costs to our end-to-end results, one repetition for each.
 
@@ -101,7 +100,7 @@ def play(
     workload: Workload,
     options: CoreOptions,
     repeat: int,
-    progress: Progress = silent,
+    progress: Progress = lambda _text: None,
     make_measurement: type[Measurement] = Measurement,
 ) -> list[RunResult]:
     """Run one repetition; returns a result per measured interval."""

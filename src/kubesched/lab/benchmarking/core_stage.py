@@ -18,11 +18,13 @@ from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.framework.runtime import Framework
 from kubesched.lab.benchmarking.core_cluster import PACE_S, CoreCluster
 from kubesched.lab.benchmarking.core_measuring import Measurement
-from kubesched.lab.benchmarking.progress import Progress
 from kubesched.scheduler.groups.group_cycle import GroupCycles, SkipPod
 from kubesched.scheduler.groups.parts import GroupScheduler
 from kubesched.scheduler.groups.queued_group import QueuedGroup
 from kubesched.scheduler.scheduling_cycle import Assumed, SchedulingCycle
+
+Progress = Callable[[str], None]
+"""Receives a short status text. Called often; the receiver decides what to show."""
 
 PATIENCE_S = 600.0
 """Virtual time without a binding after which the workload counts as stuck."""

@@ -48,8 +48,6 @@ def test_a_pod_counts_from_when_it_was_first_seen():
     observer.take(bound("a"))
     observer.take(bound("b"))
     assert observer.moments == {"ns/a": 100.0, "ns/b": 105.0}
-    observer.forget(["ns/a", "ns/unknown"])
-    assert observer.moments == {"ns/b": 105.0}
 
 
 async def test_waiting_ends_with_the_last_binding():

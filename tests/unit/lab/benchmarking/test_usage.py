@@ -31,8 +31,9 @@ AFTER_NAME = (
     ],
 )
 def test_times_and_memory_are_found_behind_any_name(name):
-    usage = parse_stat(f"77 ({name}) {AFTER_NAME}", ticks_per_s=100, page_bytes=4096)
-    assert usage == Usage(cpu_s=3.0, resident_bytes=5000 * 4096)
+    usage = parse_stat(f"77 ({name}) {AFTER_NAME}")
+    ticks_per_s, page_bytes = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
+    assert usage == Usage(cpu_s=300 / ticks_per_s, resident_bytes=5000 * page_bytes)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,7 @@ def test_times_and_memory_are_found_behind_any_name(name):
 )
 def test_what_is_no_account_is_refused(text):
     with pytest.raises(UsageError, match="not a process's account"):
-        parse_stat(text, ticks_per_s=100, page_bytes=4096)
+        parse_stat(text)
 
 
 def test_this_process_has_used_time_and_memory():
@@ -66,10 +67,10 @@ def test_a_process_that_is_gone_is_named(tmp_path):
 
 def test_the_machine_is_busy_when_it_neither_idles_nor_waits():
     line = "cpu  100 10 40 90000 800 3 2 7 1 0"
-    assert parse_machine(line, ticks_per_s=100).cpu_s == pytest.approx(1.55)
+    assert parse_machine(line).cpu_s == pytest.approx(155 / os.sysconf("SC_CLK_TCK"))
     for wrong in ("cpu0 1 2 3 4 5 6 7", "cpu 1 2", "intr a b c d e f g"):
         with pytest.raises(UsageError):
-            parse_machine(wrong, ticks_per_s=100)
+            parse_machine(wrong)
 
 
 def test_a_log_counts_from_the_last_account_before_a_moment():

@@ -87,16 +87,12 @@ class Driver:
         self._names = ops.Names()
         self._namespaces: set[str] = {"default"}
         self._pods: dict[str, Mapping[str, str]] = {}  # key -> labels, of all expected pods
-        self._scheduler: RunningScheduler | None = None
+        self.scheduler: RunningScheduler | None = None
         self._stack = contextlib.AsyncExitStack()
         self._beside: list[asyncio.Task[None]] = []
         self._stretch: _Stretch | None = None
         self.log: UsageLog | None = None
         self.measurements: list[RunResult] = []
-
-    @property
-    def scheduler(self) -> RunningScheduler | None:
-        return self._scheduler
 
     async def play(self, steps: Sequence[ops.Op]) -> None:
         """Run all operations; the scheduler starts before the first pod and stops at the end."""
@@ -147,8 +143,8 @@ class Driver:
 
     def _check(self) -> None:
         self._plane.check()
-        if self._scheduler is not None:
-            self._scheduler.check()
+        if self.scheduler is not None:
+            self.scheduler.check()
         for task in self._beside:
             if task.done() and not task.cancelled():
                 task.result()
@@ -156,13 +152,13 @@ class Driver:
     # The scheduler.
 
     async def _ensure_scheduler(self) -> None:
-        if self._scheduler is None:
+        if self.scheduler is None:
             # Set before it is ready: its cost counts from the first binding, possibly earlier.
-            self._scheduler = await self._stack.enter_async_context(self._start())
-            await self._scheduler.until_ready()
+            self.scheduler = await self._stack.enter_async_context(self._start())
+            await self.scheduler.until_ready()
 
     async def _stop_scheduler(self) -> None:
-        self._scheduler = None
+        self.scheduler = None
         await self._stack.aclose()
 
     # Creating.
@@ -199,7 +195,12 @@ class Driver:
     async def _create_pods(self, how: ops.CreatePods, sets: Sequence[ops.CreatePods]) -> None:
         if how.steady_state:
             await self._ensure_scheduler()
-            await self._keep_up_measured(how, sets)
+            if how.collect_metrics:
+                self._stretch = await self._new_stretch(False)
+                self._stretch.namespaces = tuple(pod_set.namespace for pod_set in sets)
+            await self._keep_up(how, sets)
+            if how.collect_metrics:
+                await self._end_stretch()
             return
         manifests = [manifest for pod_set in sets for manifest in pod_set.manifests(self._names)]
         keys = self._expect(manifests)
@@ -215,15 +216,6 @@ class Driver:
         await self._observer.until_bound(
             keys, stall_s=self._pace.stall_s, check=self._check, what=what
         )
-
-    async def _keep_up_measured(self, how: ops.CreatePods, sets: Sequence[ops.CreatePods]) -> None:
-        if not how.collect_metrics:
-            await self._keep_up(how, sets)
-            return
-        self._stretch = await self._new_stretch(False)
-        self._stretch.namespaces = tuple(pod_set.namespace for pod_set in sets)
-        await self._keep_up(how, sets)
-        await self._end_stretch()
 
     async def _keep_up(self, how: ops.CreatePods, sets: Sequence[ops.CreatePods]) -> None:
         """Create pods, delete them once all are bound, and repeat for a while.
@@ -291,8 +283,8 @@ class Driver:
     async def _new_stretch(self, is_drained: bool) -> _Stretch:
         page = None
         if not is_drained:
-            assert self._scheduler is not None, "the scheduler is at work"
-            page = MetricPage((await self._scheduler.get("/metrics")).decode())
+            assert self.scheduler is not None, "the scheduler is at work"
+            page = MetricPage((await self.scheduler.get("/metrics")).decode())
         # Events about earlier pods may still be in flight and must not count here.
         events, _ = await until_settled(
             self._plane, self._clock, len(self._observer.moments), before=0
@@ -300,8 +292,8 @@ class Driver:
         assert self.log is not None, "the usage log is running"
         self.log.note()
         stretch = _Stretch(self._clock.monotonic(), page, events, is_drained)
-        if self._scheduler is not None and self._scheduler.contestant.tells_decisions:
-            stretch.profiling = asyncio.ensure_future(stretch.profile.take(self._scheduler))
+        if self.scheduler is not None and self.scheduler.contestant.tells_decisions:
+            stretch.profiling = asyncio.ensure_future(stretch.profile.take(self.scheduler))
             self._beside.append(stretch.profiling)
         return stretch
 
@@ -310,7 +302,7 @@ class Driver:
         events, settled_at = await until_settled(
             self._plane, self._clock, len(keys), stretch.events_before
         )
-        assert self._scheduler is not None, "the scheduler outlives a stretch"
+        assert self.scheduler is not None, "the scheduler outlives a stretch"
         assert self.log is not None, "the usage log is running"
         self.log.note()
         if stretch.profiling is not None:
@@ -323,7 +315,7 @@ class Driver:
                 began_at=stretch.began_at,
                 counts_from_first=stretch.is_drained,
                 log=self.log,
-                pages=(stretch.page, MetricPage((await self._scheduler.get("/metrics")).decode())),
+                pages=(stretch.page, MetricPage((await self.scheduler.get("/metrics")).decode())),
                 events=events,
                 settled_at=settled_at,
                 profile=stretch.profile,

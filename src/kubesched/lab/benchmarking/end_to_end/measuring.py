@@ -76,7 +76,8 @@ class UsageLog:
 
     def cpu_s(self, began_at: float) -> dict[str, float]:
         """CPU time of each role from the last reading before `began_at` to the last reading."""
-        first, last = self._account_at(began_at), self.accounts[-1]
+        first = self.accounts[max(0, bisect_right(self.moments, began_at) - 1)]
+        last = self.accounts[-1]
         nothing = Usage(0.0, 0)
         return {role: use.cpu_s - first.get(role, nothing).cpu_s for role, use in last.items()}
 
@@ -86,9 +87,6 @@ class UsageLog:
             for role, usage in account.items():
                 peaks[role] = max(peaks.get(role, 0), usage.resident_bytes)
         return peaks
-
-    def _account_at(self, moment: float) -> dict[str, Usage]:
-        return self.accounts[max(0, bisect_right(self.moments, moment) - 1)]
 
 
 @contextlib.asynccontextmanager

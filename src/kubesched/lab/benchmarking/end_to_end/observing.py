@@ -64,11 +64,6 @@ class BindingObserver:
         self._seen += 1
         self._changed.set()
 
-    def forget(self, keys: Collection[str]) -> None:
-        """Forget names that will be reused for other pods."""
-        for key in keys:
-            self.moments.pop(key, None)
-
     async def until_bound(
         self, keys: Collection[str], *, stall_s: float, check: Callable[[], None], what: str
     ) -> None:

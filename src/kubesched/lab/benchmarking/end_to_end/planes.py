@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+from kubesched.api import codec
 from kubesched.base.errors import ApiError, TransportError
 from kubesched.client.client_config import load_config
 from kubesched.client.pool import HttpTransport, PoolSettings
@@ -54,9 +55,7 @@ class Plane:
 
 
 @contextlib.asynccontextmanager
-async def real_plane(
-    assets: Assets, folder: Path, *, with_groups: bool = False
-) -> AsyncIterator[Plane]:
+async def real_plane(assets: Assets, folder: Path, with_groups: bool) -> AsyncIterator[Plane]:
     flags = SERVES_GROUPS if with_groups else ()
     async with (
         control_plane(assets, folder, api_server_flags=flags) as plane,
@@ -67,7 +66,7 @@ async def real_plane(
 
 
 @contextlib.asynccontextmanager
-async def embedded_plane(folder: Path, *, with_groups: bool = False) -> AsyncIterator[Plane]:
+async def embedded_plane(folder: Path, with_groups: bool) -> AsyncIterator[Plane]:
     kubeconfig = folder / "embedded.kubeconfig"
     gates = GROUP_GATES if with_groups else ()
     command = [sys.executable, "-m", __name__, str(kubeconfig), *gates]
@@ -116,8 +115,6 @@ async def count_objects(client: RestClient, path: str) -> int:
     Raises:
         ControlPlaneError: the server does not answer.
     """
-    from kubesched.api import codec
-
     try:
         page = codec.decode(await client.get_raw(path, {"limit": "1"}), codec.ListOf[object])
     except (ApiError, TransportError) as error:

@@ -6,10 +6,9 @@ The first rounds may be discarded as warm-up: disk caches are cold, and CPU freq
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -59,7 +58,6 @@ async def run_end_to_end(
     workload: Workload,
     options: EndToEndOptions,
     progress: Callable[[str], None] = lambda _text: None,
-    clock: Clock | None = None,
 ) -> list[RunResult]:
     """Run all rounds; returns results in order, one per measured interval.
 
@@ -68,7 +66,7 @@ async def run_end_to_end(
     """
     if workload.not_supported:
         raise NotPlayableError(f"{workload.full_name}: {workload.not_supported}")
-    clock = clock or SystemClock()
+    clock = SystemClock()
     results: list[RunResult] = []
     for number in range(1 - options.warm_ups, options.repeats + 1):
         for contestant in options.contestants:
@@ -101,7 +99,12 @@ async def _round(
     folder = Path(tempfile.mkdtemp(prefix="kubesched-bench-"))
     try:
         with_groups = workload.feature_gates.get("GenericWorkload", False)
-        async with _plane(options.assets, folder, with_groups) as plane:
+        made = (
+            embedded_plane(folder, with_groups)
+            if options.assets is None
+            else real_plane(options.assets, folder, with_groups)
+        )
+        async with made as plane:
             measurements = await _played(workload, contestant, options, plane, clock, report)
     except KubeschedError as error:
         raise BenchmarkFailed(
@@ -148,16 +151,6 @@ async def _played(
             driver.log = log
             await driver.play(workload.ops)
     return driver.measurements
-
-
-@contextlib.asynccontextmanager
-async def _plane(assets: Assets | None, folder: Path, with_groups: bool) -> AsyncIterator[Plane]:
-    if assets is None:
-        made = embedded_plane(folder, with_groups=with_groups)
-    else:
-        made = real_plane(assets, folder, with_groups=with_groups)
-    async with made as plane:
-        yield plane
 
 
 def _config(workload: Workload, percentage_of_nodes_to_score: int | None) -> dict[str, Any]:

@@ -10,6 +10,9 @@ from kubesched.base.errors import KubeschedError
 
 PROC = Path("/proc")
 
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
 # Positions in /proc/<pid>/stat, counted from the field after the program name (3 in proc(5)).
 _USER_TICKS, _SYSTEM_TICKS, _RESIDENT_PAGES = 11, 12, 21
 
@@ -31,7 +34,7 @@ class Usage:
     resident_bytes: int
 
 
-def parse_stat(text: str, *, ticks_per_s: int, page_bytes: int) -> Usage:
+def parse_stat(text: str) -> Usage:
     """Parse the line of /proc/<pid>/stat.
 
     The program name is in parentheses and may itself contain parentheses and spaces.
@@ -45,7 +48,7 @@ def parse_stat(text: str, *, ticks_per_s: int, page_bytes: int) -> Usage:
         pages = int(fields[_RESIDENT_PAGES])
     except (IndexError, ValueError):
         raise UsageError(f"not a process's account: {text[:80]!r}") from None
-    return Usage(ticks / ticks_per_s, pages * page_bytes)
+    return Usage(ticks / _TICKS_PER_S, pages * _PAGE_BYTES)
 
 
 def read_usage(pid: int, proc: Path = PROC) -> Usage:
@@ -56,9 +59,7 @@ def read_usage(pid: int, proc: Path = PROC) -> Usage:
         raise ProcessGone(f"process {pid} has ended") from None
     except OSError as error:
         raise UsageError(f"cannot read the account of process {pid}: {error}") from None
-    return parse_stat(
-        text, ticks_per_s=os.sysconf("SC_CLK_TCK"), page_bytes=os.sysconf("SC_PAGE_SIZE")
-    )
+    return parse_stat(text)
 
 
 def read_machine(proc: Path = PROC) -> Usage:
@@ -67,10 +68,10 @@ def read_machine(proc: Path = PROC) -> Usage:
         line = (proc / "stat").read_text().partition("\n")[0]
     except OSError as error:
         raise UsageError(f"cannot read the account of the machine: {error}") from None
-    return parse_machine(line, ticks_per_s=os.sysconf("SC_CLK_TCK"))
+    return parse_machine(line)
 
 
-def parse_machine(line: str, *, ticks_per_s: int) -> Usage:
+def parse_machine(line: str) -> Usage:
     """Parse the first line of /proc/stat. User time includes guests; stolen time is excluded."""
     try:
         label, user, nice, system, _idle, _io_wait, irq, soft_irq, *_ = line.split()
@@ -79,4 +80,4 @@ def parse_machine(line: str, *, ticks_per_s: int) -> Usage:
         raise UsageError(f"not the machine's account: {line[:80]!r}") from None
     if label != "cpu":
         raise UsageError(f"not the machine's account: {line[:80]!r}")
-    return Usage(ticks / ticks_per_s, 0)
+    return Usage(ticks / _TICKS_PER_S, 0)
