@@ -136,9 +136,10 @@ class Process:
                 f"{self.name} ended with {self._running.returncode}: {self.last_words()}"
             )
 
-    def last_words(self, lines: int = 8) -> str:
+    def last_words(self) -> str:
+        """The end of its log."""
         with contextlib.suppress(OSError):
-            return "\n".join(self._log.read_text(errors="replace").splitlines()[-lines:])
+            return "\n".join(self._log.read_text(errors="replace").splitlines()[-8:])
         return ""
 
     async def stop(self) -> None:

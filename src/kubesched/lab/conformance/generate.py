@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from kubesched.lab.conformance.generate_terms import (
     ZONE,
@@ -20,9 +20,9 @@ from kubesched.lab.conformance.generate_terms import (
     spread_constraints,
 )
 from kubesched.lab.conformance.generate_workloads import owner_references
+from kubesched.lab.conformance.sequences import Json
 
 T = TypeVar("T")
-Json = dict[str, Any]
 
 _CPU = ("0", "1m", "100m", "250m", "0.3", "500m", "0.25", "75e-3", "1.1", "2e0", "4")
 _MEMORY = ("0", "1", "64Mi", "100M", "250Mi", "0.5Gi", "1e8", "64Mi", "1500Mi", "3G")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
 
-Json = dict[str, Any]
+from kubesched.lab.conformance.sequences import Json
 
 ZONE = "topology.kubernetes.io/zone"
 _TOPOLOGY_KEYS = (ZONE, ZONE, "kubernetes.io/hostname", "topology.kubernetes.io/region", "disk")

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
 
 from kubesched.lab.conformance.generate_terms import ZONE, node_affinity
-
-Json = dict[str, Any]
+from kubesched.lab.conformance.sequences import Json
 
 _VERSION = "kubescheduler.config.k8s.io/v1"
 _OWNERS = (

@@ -49,7 +49,7 @@ async def play(
     plane: ControlPlane,
     contestant: Contestant,
     scenario: Scenario,
-    player_class: type[ProcessPlayer] | None = None,
+    make_player: type[ProcessPlayer],
 ) -> PlayResult:
     """Create the objects, start the scheduler, play the steps, stop the scheduler, and clean up.
 
@@ -57,8 +57,7 @@ async def play(
         ControlPlaneError: the scheduler ended, or did not decide in time.
     """
     async with watched(plane.client, with_groups=bool(scenario.gates)) as (pods, volumes):
-        made = player_class or ProcessPlayer
-        player = made(plane.client, pods, volumes, scenario)
+        player = make_player(plane.client, pods, volumes, scenario)
         try:
             # Before the scheduler starts, so that it knows all objects at its first pod.
             for manifest in scenario.objects:

@@ -28,7 +28,7 @@ from kubesched.lab.conformance.comparison import (
 )
 from kubesched.lab.conformance.generate_groups import group_sequence
 from kubesched.lab.conformance.generate_sequence import sequence
-from kubesched.lab.conformance.play import play, wipe
+from kubesched.lab.conformance.play import ProcessPlayer, play, wipe
 from kubesched.lab.conformance.play_groups import GroupPlayer
 from kubesched.lab.conformance.player import PlayResult
 from kubesched.lab.conformance.sequences import Decision, Sequence
@@ -153,8 +153,7 @@ class Stages:
 
 
 async def _play_on(plane: ControlPlane, contestant: Contestant, scenario: Sequence) -> PlayResult:
-    player_class = GroupPlayer if scenario.gates else None
-    return await play(plane, contestant, scenario, player_class)
+    return await play(plane, contestant, scenario, GroupPlayer if scenario.gates else ProcessPlayer)
 
 
 async def version_of(assets: Assets) -> str:
