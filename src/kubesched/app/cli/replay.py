@@ -101,19 +101,11 @@ def _import_plugins(args: argparse.Namespace) -> None:
 
 def _play(args: argparse.Namespace, trace: Trace) -> Report:
     from kubesched.app.cli.sweeping import run_with_progress
-    from kubesched.lab.traces.cells import keyed, play_cell
-    from kubesched.lab.traces.outcome import decode
-    from kubesched.lab.traces.report import Failed, make_report
+    from kubesched.lab.traces.cells import keyed, play_cell, report_of
 
     cells = _cells(args, trace)
-    outcomes, failed = [], []
     results = run_with_progress(args, play_cell, trace, [keyed(trace, cell) for cell in cells])
-    for cell, result in zip(cells, results, strict=True):
-        if result.data is None:
-            failed.append(Failed(config=cell.name, seed=cell.seed, error=result.error))
-        else:
-            outcomes.append(decode(result.data))
-    return make_report(trace, outcomes, failed)
+    return report_of(trace, cells, results)
 
 
 def _cells(args: argparse.Namespace, trace: Trace) -> list[Cell]:

@@ -19,11 +19,11 @@ from kubesched.lab.library.tables import Table
 from kubesched.lab.sweeps.executors import Executor, parse
 from kubesched.lab.sweeps.store import ResultStore
 from kubesched.lab.sweeps.sweep import run_sweep
-from kubesched.lab.traces.cells import keyed
-from kubesched.lab.traces.outcome import decode, encode
+from kubesched.lab.traces.cells import keyed, report_of
+from kubesched.lab.traces.outcome import encode
 from kubesched.lab.traces.player import Cell, play_trace
 from kubesched.lab.traces.reading import load_trace
-from kubesched.lab.traces.report import Failed, Report, make_report
+from kubesched.lab.traces.report import Report
 from kubesched.lab.traces.trace import Trace
 
 _NAMELESS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -98,7 +98,6 @@ def compare(
     numbers, where = seeds_of(seeds), executor_of(executor)
     source = trace if callable(trace) else trace_from(trace)
     traces = {seed: trace_from(source, seed) for seed in numbers}
-    first = traces[numbers[0]]
     gates = gates_from(feature_gates)
     registry_with(plugins)
     cells = [
@@ -109,15 +108,10 @@ def compare(
     shared = (traces, tuple(plugins))
     work = [keyed(traces[cell.seed], cell) for cell in cells]
     found = run_sweep(_play, shared, work, where, ResultStore(results))
-    outcomes, failed = [], []
-    for cell, result in zip(cells, found, strict=True):
-        if result.data is None:
-            failed.append(Failed(config=cell.name, seed=cell.seed, error=result.error))
-        else:
-            outcomes.append(decode(result.data))
-    if failed:
-        raise KubeschedError(f"{failed[0].config} with seed {failed[0].seed}: {failed[0].error}")
-    return Compared(make_report(first, outcomes, []))
+    report = report_of(traces[numbers[0]], cells, found)
+    for failed in report.failed:
+        raise KubeschedError(f"{failed.config} with seed {failed.seed}: {failed.error}")
+    return Compared(report)
 
 
 def trace_from(source: TraceSource, seed: int = 0) -> Trace:
