@@ -233,7 +233,9 @@ class Serving:
             self._settings.options, lambda: self.trust.current, self._pair
         )
         self._tls.refresh()
-        self._listener = self._make_listener(self._tls)
+        self._listener = Listener(
+            self._socket, self._tls.context, self._make_server(), clock=self._clock
+        )
         log.infof("Serving securely on %s", self._address)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._listener.serve(), name="serving")
@@ -248,9 +250,6 @@ class Serving:
         if not options.tls_cert_file and self._pair is None:
             self._pair = self_signed.make(self._clock.now())
             log.infof("Generated self-signed cert in-memory")
-
-    def _make_listener(self, serving: ServingTls) -> Listener:
-        return Listener(self._socket, serving.context, self._make_server(), clock=self._clock)
 
     async def _watch_tls(self) -> None:
         assert self._tls is not None

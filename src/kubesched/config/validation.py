@@ -28,7 +28,6 @@ from kubesched.config.schema import RawArgs, encode
 from kubesched.config.types import (
     API_VERSION,
     VERSION,
-    ClientConnectionConfiguration,
     Extender,
     ExtensionPoint,
     KubeSchedulerConfiguration,
@@ -91,7 +90,8 @@ def validate_start(config: KubeSchedulerConfiguration, gates: FeatureGates) -> P
 
 def validate(config: KubeSchedulerConfiguration, gates: FeatureGates) -> Problems:
     """Every problem of the configuration, without positions."""
-    yield from _client_connection("clientConnection", config.client_connection)
+    if (burst := config.client_connection.burst) < 0:
+        yield invalid("clientConnection.burst", burst, "must be non-negative")
     yield from _leader_election("leaderElection", config.leader_election)
     if config.parallelism <= 0:
         yield invalid(
@@ -113,11 +113,6 @@ def validate(config: KubeSchedulerConfiguration, gates: FeatureGates) -> Problem
             "must be greater than or equal to PodInitialBackoffSeconds",
         )
     yield from _extenders("extenders", config.extenders)
-
-
-def _client_connection(path: str, connection: ClientConnectionConfiguration) -> Problems:
-    if connection.burst < 0:
-        yield invalid(f"{path}.burst", connection.burst, "must be non-negative")
 
 
 def _leader_election(path: str, election: LeaderElectionConfiguration) -> Problems:

@@ -346,7 +346,7 @@ def _log_plugins(frameworks: Mapping[str, Framework]) -> None:
     """Log the plugins of every extension point, in the format of upstream's log record."""
     for framework in frameworks.values():
         listed = {
-            _exported(point.value): {
+            point.value[0].upper() + point.value[1:]: {
                 "Enabled": [
                     {
                         "Name": plugin.name,
@@ -362,10 +362,6 @@ def _log_plugins(frameworks: Mapping[str, Framework]) -> None:
             for point in POINTS_IN_ORDER_OF_USE
         }
         log.info("the scheduler starts to work with those plugins", v=2, Plugins=listed)
-
-
-def _exported(name: str) -> str:
-    return name[0].upper() + name[1:]
 
 
 def _enable_batching(

@@ -70,6 +70,12 @@ class HttpExtender:
         transport: Transport | None = None,
         connect: Callable[[ConnectionConfig], Transport] = HttpTransport,
     ) -> None:
+        self.name = config.url_prefix
+        self.is_ignorable = config.ignorable
+        self.is_filter = bool(config.filter_verb)
+        self.is_prioritizer = bool(config.prioritize_verb)
+        self.is_binder = bool(config.bind_verb)
+        self.supports_preemption = bool(config.preempt_verb)
         self._config = config
         self._whole = whole
         self._table = table
@@ -78,30 +84,6 @@ class HttpExtender:
         self._base = config.url_prefix.rstrip("/")
         self._path = urlsplit(self._base).path
         self._managed = frozenset(resource.name for resource in config.managed_resources)
-
-    @property
-    def name(self) -> str:
-        return self._config.url_prefix
-
-    @property
-    def is_ignorable(self) -> bool:
-        return self._config.ignorable
-
-    @property
-    def is_filter(self) -> bool:
-        return bool(self._config.filter_verb)
-
-    @property
-    def is_prioritizer(self) -> bool:
-        return bool(self._config.prioritize_verb)
-
-    @property
-    def is_binder(self) -> bool:
-        return bool(self._config.bind_verb)
-
-    @property
-    def supports_preemption(self) -> bool:
-        return bool(self._config.preempt_verb)
 
     def is_interested(self, pod: Pod) -> bool:
         """True if no resources are managed, or the pod requests or limits one of them."""
@@ -242,7 +224,9 @@ class HttpExtender:
             headers={"Content-Type": "application/json", "Accept": "application/json"},
             body=question,
             deadline_s=self._timeout_s,
-            max_body_bytes=_answer_limit(question),
+            max_body_bytes=min(
+                BASE_ANSWER_BYTES + BYTES_PER_ASKED_BYTE * len(question), MAX_ANSWER_BYTES
+            ),
         )
         try:
             response = await self._transport.request(request)
@@ -261,10 +245,6 @@ class HttpExtender:
             raise ExtenderError(
                 f"extender at URL {url} did not answer with JSON: {error}"
             ) from None
-
-
-def _answer_limit(question: bytes) -> int:
-    return min(BASE_ANSWER_BYTES + BYTES_PER_ASKED_BYTE * len(question), MAX_ANSWER_BYTES)
 
 
 def make_extenders(

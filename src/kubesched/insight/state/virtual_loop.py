@@ -176,10 +176,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
             else:
                 self._queued.append(handle)
 
-    def thaw_all(self) -> None:
-        for owner in list(self._frozen):
-            self.thaw(owner)
-
     def _hold_back(self) -> None:
         """Set aside handles of frozen processes. Call it between two rounds."""
         queued, timers, frozen = list(self._queued), self._timers, self._frozen
@@ -236,7 +232,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def finish(self) -> None:
         """Cancel all tasks, including those started during cancellation; then close the loop."""
         self.before_time_passes = self.safe_point = lambda: None
-        self.thaw_all()
+        for owner in list(self._frozen):
+            self.thaw(owner)
         with entered(None):
             try:
                 while left := self.unfinished_tasks():

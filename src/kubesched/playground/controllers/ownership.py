@@ -68,7 +68,7 @@ class Dependents:
             elif may_change:
                 self._release(obj, uid_of(owner))
         if may_change:
-            for obj in self._orphans(namespace_of(owner), selector):
+            for obj in self.orphans(namespace_of(owner), selector):
                 if is_deleting(obj) or (accepts is not None and not accepts(obj)):
                     continue
                 adopted = self._adopt(obj, owner)
@@ -76,11 +76,7 @@ class Dependents:
                     claimed.append(adopted)
         return claimed
 
-    def has_orphans(self, namespace: str, selector: JsonObject | None) -> bool:
-        """Whether there are matching orphans."""
-        return bool(self._orphans(namespace, selector))
-
-    def _orphans(self, namespace: str, selector: JsonObject | None) -> list[JsonObject]:
+    def orphans(self, namespace: str, selector: JsonObject | None) -> list[JsonObject]:
         """Matching objects without a controller; an index on one label narrows the search."""
         pairs = (selector or {}).get("matchLabels") or {}
         value = namespace

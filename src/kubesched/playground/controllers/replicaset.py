@@ -94,7 +94,7 @@ class ReplicaSetController(OwnerController):
         if is_deleting(replica_set):
             return False
         selector = self.selector(replica_set)
-        return self.dependents.has_orphans(namespace_of(replica_set), selector) or not all(
+        return bool(self.dependents.orphans(namespace_of(replica_set), selector)) or not all(
             selector_matches(selector, dict(labels))
             for labels in self._tally.label_sets(uid_of(replica_set))
         )

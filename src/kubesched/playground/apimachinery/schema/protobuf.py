@@ -138,17 +138,13 @@ def _read_field(result: JsonObject, field: Field, value: bytes | int, depth: int
 
 
 def _map_entry(item: TypeRef, data: bytes, depth: int) -> tuple[str, Json]:
-    key, value = "", _zero(item)
+    key, value = "", "" if item.shape == "scalar" else {}
     for number, part in fields_of(data):
         if number == 1:
             key = _text(part)
         elif number == 2:
             value = _value(item, part, depth)
     return key, value
-
-
-def _zero(ref: TypeRef) -> Json:
-    return "" if ref.shape == "scalar" else {}
 
 
 def _value(ref: TypeRef, value: bytes | int, depth: int) -> Json:
