@@ -22,7 +22,6 @@ from kubesched.base.clock import Clock, SystemClock
 from kubesched.base.errors import DeadlineExceeded, NotFound
 from kubesched.base.logs import get_logger
 from kubesched.base.metrics.registry import MetricsRegistry
-from kubesched.base.metrics.scheduler import MetricGates, SchedulerMetrics
 from kubesched.client.informers.factory import InformerFactory
 from kubesched.client.rest import RestClient
 from kubesched.client.transport import Transport
@@ -34,7 +33,7 @@ from kubesched.framework.registry import Registry
 from kubesched.insight.recording.recorded_dependencies import Recording, recorded_dependencies
 from kubesched.insight.state.watching import ask_for_informers, connect
 from kubesched.plugins.registry import installed_registry
-from kubesched.scheduler.factory import Assembly, Dependencies, assemble
+from kubesched.scheduler.factory import Assembly, Dependencies, assemble, metrics_for
 from kubesched.scheduler.http_extender import make_extenders
 
 log = get_logger(__name__)
@@ -70,8 +69,7 @@ class SchedulerApp:
         clock = clock or SystemClock()
         random = random or Random()
         self.metrics_registry = metrics_registry or MetricsRegistry()
-        gated = metric_gates(gates, shadows=config.has_shadows)
-        self.metrics = SchedulerMetrics(self.metrics_registry, gated)
+        self.metrics = metrics_for(config, gates, self.metrics_registry)
         self.informers = InformerFactory(client, clock=clock, random=random)
         if recording is not None:
             self.informers.on_change = recording.recorder.changed
@@ -174,20 +172,6 @@ class SchedulerApp:
                 await scheduler.status_writer.drain()
         except TimeoutError:
             log.warning("Not everything was finished in time", seconds=timeout_s)
-
-
-def metric_gates(gates: FeatureGates, *, shadows: bool = False) -> MetricGates:
-    """Feature gates, and settings, that add metrics."""
-    return MetricGates(
-        entities=gates.reference.entity_metrics,
-        async_preemption=gates.SchedulerAsyncPreemption,
-        async_api_calls=gates.SchedulerAsyncAPICalls,
-        dra_extended_resource=gates.DRAExtendedResource,
-        dra_device_binding_conditions=gates.DRADeviceBindingConditions,
-        generic_workload=gates.GenericWorkload,
-        topology_aware_workloads=gates.TopologyAwareWorkloadScheduling,
-        shadows=shadows,
-    )
 
 
 FETCH_ONE_BY_ONE = 16

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from random import Random
 from typing import cast
@@ -17,7 +17,8 @@ from kubesched.api.resources import ACCOUNTED, ACCOUNTED_BY_CONTAINER
 from kubesched.base.clock import Clock
 from kubesched.base.errors import ConfigError, FieldProblem
 from kubesched.base.logs import get_logger
-from kubesched.base.metrics.scheduler import SchedulerMetrics
+from kubesched.base.metrics.registry import MetricsRegistry
+from kubesched.base.metrics.scheduler import ENTITIES, SHADOWS, SchedulerMetrics
 from kubesched.config.defaults import with_extender_resources
 from kubesched.config.features import FeatureGates
 from kubesched.config.types import (
@@ -117,6 +118,16 @@ class Assembly:
     waiting_pods: WaitingPods
     shadows: Shadows | None = None
     """Profiles that decide beside those in `frameworks`."""
+
+
+def metrics_for(
+    config: KubeSchedulerConfiguration, gates: FeatureGates, registry: MetricsRegistry
+) -> SchedulerMetrics:
+    """The scheduler's metrics, with those that gates and settings add."""
+    conditions = {field.name for field in fields(gates) if getattr(gates, field.name) is True}
+    conditions |= {ENTITIES} if gates.reference.entity_metrics else set()
+    conditions |= {SHADOWS} if config.has_shadows else set()
+    return SchedulerMetrics(registry, conditions)
 
 
 def assemble(

@@ -20,7 +20,7 @@ from kubesched.base.errors import (
     ServerError,
     StreamEnded,
 )
-from kubesched.base.metrics import MetricGates, MetricsRegistry, SchedulerMetrics
+from kubesched.base.metrics import MetricsRegistry, SchedulerMetrics
 from kubesched.client.exchange import BufferedResponse
 from kubesched.client.rest import RestClient
 from kubesched.testing import make_pod
@@ -252,7 +252,7 @@ async def test_who_does_not_lead_writes_nothing(write):
 
 async def test_dispatcher_metrics_tell_success_from_failure():
     registry = MetricsRegistry()
-    metrics = SchedulerMetrics(registry, MetricGates(async_api_calls=True))
+    metrics = SchedulerMetrics(registry, {"SchedulerAsyncAPICalls"})
     good = MeasuredCalls(CarefulCalls(FakeRest()), metrics, ManualClock())
     await good.bind_pod(POD, "n1")
     await good.patch_pod_status(POD, {})

@@ -13,5 +13,4 @@ from kubesched.base.metrics.instruments import Histogram as Histogram
 from kubesched.base.metrics.instruments import exponential_buckets as exponential_buckets
 from kubesched.base.metrics.registry import CONTENT_TYPE as CONTENT_TYPE
 from kubesched.base.metrics.registry import MetricsRegistry as MetricsRegistry
-from kubesched.base.metrics.scheduler import MetricGates as MetricGates
 from kubesched.base.metrics.scheduler import SchedulerMetrics as SchedulerMetrics

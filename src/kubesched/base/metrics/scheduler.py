@@ -9,8 +9,7 @@ client, the leader election and the process.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from kubesched.base.metrics import table
@@ -21,19 +20,13 @@ FIRST_SUMMED_ATTEMPT: Final = 15
 """From this number on, all attempts share one series."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricGates:
-    """The features and releases with their own metrics; defaults are those of 1.37."""
-
-    entities: bool = True
-    """1.37: queued entities and rescored batches are counted, and some metrics have new names."""
-    async_preemption: bool = True
-    async_api_calls: bool = False
-    dra_extended_resource: bool = True
-    dra_device_binding_conditions: bool = True
-    generic_workload: bool = False
-    topology_aware_workloads: bool = False
-    shadows: bool = False
+ENTITIES: Final = "entities"
+"""1.37: queued entities and rescored batches are counted, and some metrics have new names."""
+SHADOWS: Final = "shadows"
+ON_BY_DEFAULT: Final = frozenset(
+    (ENTITIES, "SchedulerAsyncPreemption", "DRAExtendedResource", "DRADeviceBindingConditions")
+)
+"""What holds of the conditions in `metrics.txt` in 1.37."""
 
 
 class SchedulerMetrics:
@@ -95,9 +88,11 @@ class SchedulerMetrics:
     placement_evaluation_duration_seconds: Family[Histogram]
     shadow_decisions_total: Family[Counter]
 
-    def __init__(self, registry: MetricsRegistry, gates: MetricGates | None = None) -> None:
+    def __init__(
+        self, registry: MetricsRegistry, conditions: Collection[str] = ON_BY_DEFAULT
+    ) -> None:
         self._registry = registry
-        self._gates = gates or MetricGates()
+        self._conditions = conditions
         self._unlisted = MetricsRegistry()  # instruments of disabled features, not on the page
         self._of_plugins: dict[str, Family[Gauge]] = {}
         for attribute in SchedulerMetrics.__annotations__:
@@ -105,7 +100,7 @@ class SchedulerMetrics:
             setattr(self, attribute, family if family.label_names else family.labels())
         self._created_claims: Family[Counter] = self._add(
             "dynamic_resource_allocation_resourceclaim_creates_total"
-            if self._gates.entities
+            if ENTITIES in conditions
             else "scheduler_resourceclaim_creates_total"
         )
 
@@ -119,9 +114,8 @@ class SchedulerMetrics:
     def _holds(self, condition: str) -> bool:
         if condition == "hidden":
             return self._registry.shows_hidden
-        gate = condition.removeprefix("!")
-        is_on: bool = getattr(self._gates, gate)
-        return is_on is (gate == condition)
+        name = condition.removeprefix("!")
+        return (name in self._conditions) is (name == condition)
 
     def gauge(self, name: str, help_text: str, *, labels: Sequence[str] = ()) -> Family[Gauge]:
         """A plugin's own gauge: the same one for its instances in all profiles."""
@@ -131,7 +125,7 @@ class SchedulerMetrics:
 
     def count_created_claim(self, outcome: str) -> None:
         """Count a claim that the scheduler made for a pod's extended resources, or could not."""
-        owner = ("false", "", "Pod") if self._gates.entities else ()
+        owner = ("false", "", "Pod") if ENTITIES in self._conditions else ()
         self._created_claims.labels(outcome, *owner).inc()
 
 

@@ -25,7 +25,7 @@ from kubesched.api.scheduling_v1beta1 import PodGroup
 from kubesched.base.clock import Clock, ManualClock
 from kubesched.base.errors import KubeschedError, NotFound
 from kubesched.base.metrics.registry import MetricsRegistry
-from kubesched.base.metrics.scheduler import MetricGates, SchedulerMetrics
+from kubesched.base.metrics.scheduler import SchedulerMetrics
 from kubesched.client.informers.factory import UndeclaredKind
 from kubesched.client.informers.lister import Lister
 from kubesched.client.informers.store import Store
@@ -44,6 +44,7 @@ from kubesched.scheduler.factory import (
     Dependencies,
     ExtenderFactory,
     assemble,
+    metrics_for,
     no_extenders,
 )
 
@@ -179,8 +180,7 @@ def in_memory_scheduler(
         registry = installed_registry()
     config = config or default_config(gates)
     if not isinstance(metrics, SchedulerMetrics):
-        parts = MetricGates(entities=gates.reference.entity_metrics, shadows=config.has_shadows)
-        metrics = SchedulerMetrics(metrics or MetricsRegistry(), parts)
+        metrics = metrics_for(config, gates, metrics or MetricsRegistry())
     listers = MemoryListers()
     no_events = NoEvents()
     dependencies = Dependencies(

@@ -8,9 +8,10 @@ import signal
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from kubesched.app.scheduler_app import metric_gates
-from kubesched.base.metrics import MetricsRegistry, SchedulerMetrics
+from kubesched.base.metrics import MetricsRegistry
 from kubesched.config.features import DEFAULT_GATES
+from kubesched.config.load import default_config
+from kubesched.scheduler.factory import metrics_for
 
 pytestmark = pytest.mark.real
 
@@ -60,7 +61,7 @@ def _observed():
     not touch.
     """
     registry = MetricsRegistry()
-    SchedulerMetrics(registry, metric_gates(DEFAULT_GATES))
+    metrics_for(default_config(), DEFAULT_GATES, registry)
     unobserved = re.compile(
         r"dynamic_resource_allocation_|scheduler_(batch_rescore_|permit_wait_|pre_queueing_hint_"
         r"|dra_|resourceclaim_|volume_)"

@@ -7,10 +7,12 @@ extra metric passes.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
 
-from kubesched.base.metrics import MetricGates, MetricsRegistry, SchedulerMetrics
-from kubesched.base.metrics.scheduler import attempts_label
+from kubesched.base.metrics import MetricsRegistry, SchedulerMetrics
+from kubesched.base.metrics.scheduler import ENTITIES, ON_BY_DEFAULT, attempts_label
 
 # Bucket families: (start, factor, count, last bound rounded).
 BUCKETS = {
@@ -27,7 +29,6 @@ BUCKETS = {
 }
 
 ALWAYS = ""
-ENTITIES = "entities"
 """1.37: without it the metrics are 1.36's."""
 CONTRACT = [
     # name, type, labels, buckets, stability, gate
@@ -81,14 +82,21 @@ CONTRACT = [
     ("pre_queueing_hint_evaluations_total", "counter", "plugin,result", "", "ALPHA", ENTITIES),
     ("batch_rescore_attempts_total", "counter", "profile", "", "ALPHA", ENTITIES),
     ("batch_rescore_duration_seconds", "histogram", "profile", "E", "ALPHA", ENTITIES),
-    ("preemption_goroutines_execution_total", "counter", "result", "", "ALPHA", "async_preemption"),
+    (
+        "preemption_goroutines_execution_total",
+        "counter",
+        "result",
+        "",
+        "ALPHA",
+        "SchedulerAsyncPreemption",
+    ),
     (
         "async_api_call_execution_total",
         "counter",
         "call_type,result",
         "",
         "ALPHA",
-        "async_api_calls",
+        "SchedulerAsyncAPICalls",
     ),
     (
         "async_api_call_execution_duration_seconds",
@@ -96,16 +104,16 @@ CONTRACT = [
         "call_type,result",
         "A",
         "ALPHA",
-        "async_api_calls",
+        "SchedulerAsyncAPICalls",
     ),
-    ("pending_async_api_calls", "gauge", "call_type", "", "ALPHA", "async_api_calls"),
+    ("pending_async_api_calls", "gauge", "call_type", "", "ALPHA", "SchedulerAsyncAPICalls"),
     (
         "dynamic_resource_allocation_resourceclaim_creates_total",
         "counter",
         "status,admin_access,owner_api_group,owner_api_kind",
         "",
         "ALPHA",
-        "dra_extended_resource",
+        "DRAExtendedResource",
     ),
     (
         "dra_bindingconditions_allocations_total",
@@ -113,7 +121,7 @@ CONTRACT = [
         "profile,driver,status",
         "",
         "ALPHA",
-        "dra_device_binding_conditions",
+        "DRADeviceBindingConditions",
     ),
     (
         "dra_bindingconditions_wait_duration_seconds",
@@ -121,7 +129,7 @@ CONTRACT = [
         "profile,driver,status",
         "H",
         "ALPHA",
-        "dra_device_binding_conditions",
+        "DRADeviceBindingConditions",
     ),
     (
         "podgroup_schedule_attempts_total",
@@ -129,7 +137,7 @@ CONTRACT = [
         "result,profile",
         "",
         "ALPHA",
-        "generic_workload",
+        "GenericWorkload",
     ),
     (
         "podgroup_scheduling_attempt_duration_seconds",
@@ -137,7 +145,7 @@ CONTRACT = [
         "result,profile",
         "A",
         "ALPHA",
-        "generic_workload",
+        "GenericWorkload",
     ),
     (
         "podgroup_scheduling_algorithm_duration_seconds",
@@ -145,17 +153,17 @@ CONTRACT = [
         "",
         "A",
         "ALPHA",
-        "generic_workload",
+        "GenericWorkload",
     ),
-    ("workload_preemption_attempts_total", "counter", "result", "", "ALPHA", "generic_workload"),
-    ("workload_preemption_victims", "histogram", "", "J", "ALPHA", "generic_workload"),
+    ("workload_preemption_attempts_total", "counter", "result", "", "ALPHA", "GenericWorkload"),
+    ("workload_preemption_victims", "histogram", "", "J", "ALPHA", "GenericWorkload"),
     (
         "preemption_workload_disruptions",
         "histogram",
         "preemptor",
         "J",
         "ALPHA",
-        "generic_workload",
+        "GenericWorkload",
     ),
     (
         "preemption_evaluation_duration_seconds",
@@ -163,7 +171,7 @@ CONTRACT = [
         "preemptor,result",
         "I",
         "ALPHA",
-        "generic_workload",
+        "GenericWorkload",
     ),
     (
         "preemption_execution_duration_seconds",
@@ -171,18 +179,25 @@ CONTRACT = [
         "preemptor,result",
         "I",
         "ALPHA",
-        "generic_workload",
+        "GenericWorkload",
     ),
-    ("preemption_pdb_violations_total", "counter", "preemptor", "", "ALPHA", "generic_workload"),
+    ("preemption_pdb_violations_total", "counter", "preemptor", "", "ALPHA", "GenericWorkload"),
     ("shadow_decisions_total", "counter", "profile,of,result", "", "ALPHA", "shadows"),
-    ("generated_placements_total", "counter", "profile", "", "ALPHA", "topology_aware_workloads"),
+    (
+        "generated_placements_total",
+        "counter",
+        "profile",
+        "",
+        "ALPHA",
+        "TopologyAwareWorkloadScheduling",
+    ),
     (
         "placement_evaluations_total",
         "counter",
         "result,profile",
         "",
         "ALPHA",
-        "topology_aware_workloads",
+        "TopologyAwareWorkloadScheduling",
     ),
     (
         "placement_evaluation_duration_seconds",
@@ -190,7 +205,7 @@ CONTRACT = [
         "result,profile",
         "A",
         "ALPHA",
-        "topology_aware_workloads",
+        "TopologyAwareWorkloadScheduling",
     ),
     ("volume_binder_cache_requests_total", "counter", "operation", "", "ALPHA", ALWAYS),
     ("volume_scheduling_stage_error_total", "counter", "operation", "", "ALPHA", ALWAYS),
@@ -208,12 +223,12 @@ OF_1_36 = {
 }
 """What 1.36 has instead: type, labels, buckets, stability."""
 GATES = sorted({row[5] for row in CONTRACT} - {ALWAYS})
-ALL_ON = MetricGates(**dict.fromkeys(GATES, True))
+ALL_ON = frozenset(GATES)
 
 
-def registered(gates: MetricGates) -> dict[str, object]:
+def registered(conditions: Collection[str]) -> dict[str, object]:
     registry = MetricsRegistry()
-    SchedulerMetrics(registry, gates)
+    SchedulerMetrics(registry, conditions)
     return {family.name: family for family in registry.families()}
 
 
@@ -226,7 +241,7 @@ def test_the_registry_holds_the_contract_and_nothing_else():
 
 
 def test_the_metrics_of_1_36():
-    families = registered(MetricGates(**dict.fromkeys(GATES, True) | {ENTITIES: False}))
+    families = registered(ALL_ON - {ENTITIES})
     kept = {
         full_name(row[0])
         for row in CONTRACT
@@ -251,10 +266,10 @@ def test_a_deprecated_metric_is_hidden_until_asked_for():
 def test_claims_are_counted_with_their_owner():
     """T39."""
     lines = {}
-    for gates in (MetricGates(), MetricGates(entities=False)):
+    for conditions in (ON_BY_DEFAULT, ON_BY_DEFAULT - {ENTITIES}):
         registry = MetricsRegistry()
-        SchedulerMetrics(registry, gates).count_created_claim("success")
-        lines[gates.entities] = [
+        SchedulerMetrics(registry, conditions).count_created_claim("success")
+        lines[ENTITIES in conditions] = [
             line for line in registry.text().splitlines() if "_creates_total{" in line
         ]
     labels = 'status="success",admin_access="false",owner_api_group="",owner_api_kind="Pod"'
@@ -290,25 +305,25 @@ def check(family, kind, labels, buckets, stability):
 @pytest.mark.parametrize("gate", [gate for gate in GATES if gate != ENTITIES])
 def test_metrics_of_a_feature_are_listed_only_when_it_is_on(gate):
     own = {full_name(row[0]) for row in CONTRACT if row[5] == gate}
-    off = registered(MetricGates(**{**dict.fromkeys(GATES, True), gate: False}))
+    off = registered(ALL_ON - {gate})
     assert own.isdisjoint(off)
     assert set(off) | own == set(registered(ALL_ON))
 
 
 def test_default_gates_are_those_of_this_version():
-    listed = {row[5] for row in CONTRACT if full_name(row[0]) in registered(MetricGates())}
+    listed = {row[5] for row in CONTRACT if full_name(row[0]) in registered(ON_BY_DEFAULT)}
     assert listed == {
         ALWAYS,
         ENTITIES,
-        "async_preemption",
-        "dra_extended_resource",
-        "dra_device_binding_conditions",
+        "SchedulerAsyncPreemption",
+        "DRAExtendedResource",
+        "DRADeviceBindingConditions",
     }
 
 
 def test_instruments_of_a_feature_that_is_off_can_be_used_and_stay_off_the_page():
     registry = MetricsRegistry()
-    metrics = SchedulerMetrics(registry, MetricGates(generic_workload=False))
+    metrics = SchedulerMetrics(registry)
     metrics.podgroup_schedule_attempts_total.labels("scheduled", "default-scheduler").inc()
     assert "podgroup" not in registry.text()
 

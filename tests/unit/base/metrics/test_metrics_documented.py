@@ -6,7 +6,7 @@ import re
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from kubesched.base.metrics import MetricGates, MetricsRegistry, SchedulerMetrics, table
+from kubesched.base.metrics import MetricsRegistry, SchedulerMetrics, table
 
 ROOT = Path(__file__).parents[4]
 PAGE = ROOT / "docs" / "reference" / "metrics.md"
@@ -16,16 +16,8 @@ ROW = re.compile(r"\| `((?:scheduler|dynamic)_\w+)` \| (\w+) \| (.*?) \| .+ \|")
 
 def test_every_metric_is_documented_as_it_is():
     registry = MetricsRegistry(shows_hidden=True)
-    every_feature = MetricGates(
-        async_preemption=True,
-        async_api_calls=True,
-        dra_extended_resource=True,
-        dra_device_binding_conditions=True,
-        generic_workload=True,
-        topology_aware_workloads=True,
-        shadows=True,
-    )
-    SchedulerMetrics(registry, every_feature)
+    conditions = {name for rows in table.rows().values() for row in rows for name in row.conditions}
+    SchedulerMetrics(registry, conditions)
     expected = {family.name: (family.type, family.label_names) for family in registry.families()}
     documented = {
         match[1]: (match[2], tuple(re.findall(r"`(\w+)`", match[3])))
