@@ -19,7 +19,7 @@ from kubesched.insight.recording.reader import Run
 from kubesched.insight.recording.recorded_dependencies import Recording, open_recording
 from kubesched.lab.simulation.audit import AUDITOR, SilentAuditor
 from kubesched.lab.simulation.gangs import SilentGangAuditor
-from kubesched.lab.simulation.options import Options, of_seed
+from kubesched.lab.simulation.options import of_seed
 from kubesched.lab.simulation.processes import ProcessParts
 from kubesched.lab.simulation.run import SimulationResult, simulate
 from kubesched.lab.simulation.trace import Violation
@@ -144,17 +144,10 @@ def keyed(settings: SimulationSettings, seeds: Sequence[int]) -> list[Keyed]:
 
 
 def encode(outcome: SimulationResult) -> bytes:
-    violation = outcome.violation
-    fields = {name: getattr(outcome, name) for name in SimulationResult.__slots__}
-    fields["options"] = asdict(outcome.options)
-    fields["violation"] = [violation.property, violation.detail] if violation is not None else None
-    return msgspec.json.encode(fields)
+    return msgspec.json.encode(outcome, enc_hook=lambda found: [found.property, found.detail])
 
 
 def decode(data: bytes) -> SimulationResult:
-    fields = msgspec.json.decode(data)
-    fields["options"] = msgspec.convert(fields["options"], Options)
-    if fields["violation"] is not None:
-        fields["violation"] = Violation(*fields["violation"])
-    fields["last_lines"] = tuple(fields["last_lines"])
-    return SimulationResult(**fields)
+    return msgspec.json.decode(
+        data, type=SimulationResult, dec_hook=lambda _violation, found: Violation(*found)
+    )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 from kubesched.config.references import DEFAULT_REFERENCE, REFERENCES
 
@@ -173,9 +173,6 @@ class Options:
     """The release of kube-scheduler whose behaviour all schedulers have."""
     gates: tuple[str, ...] = ()
     """Feature gates that are on beside the release's; with GenericWorkload there are groups."""
-
-    def to_plain(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def of_seed(seed: int, *, faults: bool, extras: Collection[str] = ()) -> Options:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any
 
 from kubesched.lab.simulation.census import total
@@ -25,7 +26,7 @@ def line(outcome: SimulationResult) -> str:
 def failure(outcome: SimulationResult, *, command: str) -> str:
     """The violation, the command that reproduces it and the last lines of the trace."""
     assert outcome.violation is not None, "nothing failed"
-    options = "\n".join(f"  {name}: {value}" for name, value in outcome.options.to_plain().items())
+    options = "\n".join(f"  {name}: {value}" for name, value in asdict(outcome.options).items())
     shown = "\n".join(f"  {line_}" for line_ in outcome.last_lines[-SHOWN_LINES:])
     return (
         f"seed {outcome.seed} failed at event {outcome.events},"
@@ -51,7 +52,7 @@ def to_plain(outcome: SimulationResult) -> dict[str, Any]:
         "pending": outcome.pending,
         "eventsByKind": outcome.counts,
         "faults": outcome.census,
-        "options": outcome.options.to_plain(),
+        "options": asdict(outcome.options),
     }
     if outcome.violation is not None:
         plain["violation"] = {
