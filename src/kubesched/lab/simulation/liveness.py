@@ -9,11 +9,11 @@ import asyncio
 from functools import partial
 
 from kubesched.api.core_v1 import Pod
+from kubesched.framework.engine import is_idle
 from kubesched.insight.state.virtual_loop import VirtualLoop
 from kubesched.lab.simulation.checkers import MAX_WAIT_S, Checkers
 from kubesched.lab.simulation.cluster import SimulatedCluster
 from kubesched.lab.simulation.gangs import Untrue, stays_gated
-from kubesched.lab.simulation.leftovers import Taken, taken
 from kubesched.lab.simulation.placeable import Late, WithVictims, what_can_be_placed
 from kubesched.lab.simulation.plugins import TROUBLEMAKER
 from kubesched.lab.simulation.processes import Incarnation, Processes
@@ -44,6 +44,13 @@ LATE_BOUND_S = BOUND_S + MAX_WAIT_S
 """
 POLL_S = 3.0
 
+OWN_TASKS, OWN_TIMERS = 18, 4
+"""Of a process that leads, beside those of its informers."""
+PER_INFORMER = 3
+"""Tasks: the informer, its reflector and the reflector's check. Timers: two, and the watch's own,
+which stands for its connection.
+"""
+
 
 class Leftover(str):
     """A claim that is still reserved for a deleted pod."""
@@ -53,6 +60,12 @@ class Leftover(str):
 
 class Discrepancy(str):
     """A difference between a scheduler's cache and the API server."""
+
+    __slots__ = ()
+
+
+class Taken(str):
+    """Something that a scheduler took and did not give back."""
 
     __slots__ = ()
 
@@ -127,7 +140,37 @@ def _working(processes: Processes) -> list[Incarnation]:
 
 
 def _first_taken(loop: VirtualLoop, processes: Processes) -> str | None:
-    return next(filter(None, (taken(loop, each) for each in _working(processes))), None)
+    return next(filter(None, (_taken(loop, each) for each in _working(processes))), None)
+
+
+def _taken(loop: VirtualLoop, incarnation: Incarnation) -> Taken | None:
+    """What it should have given back by now; None if there is nothing."""
+    process = incarnation.process
+    assembly, scheduler = process.assembly, process.assembly.scheduler
+    framework = next(iter(assembly.frameworks.values()))
+    in_pre_bind = framework.handle.pods_in_pre_bind
+    of_informers = PER_INFORMER * len(process.informers.started())
+    tasks, timers = loop.held_by(incarnation.name)
+    counts = {
+        "binding slots": scheduler.binding.slots.taken,
+        "bindings": scheduler.bindings_under_way + scheduler.binding.waiting_count,
+        "evictions": len(scheduler.background),
+        "status writes": len(scheduler.status_writer),
+        "parked events": len(scheduler.event_gate),
+        "preemptors of pods on Permit": len(assembly.waiting_pods.preemptors),
+        "pods in PreBind": len(in_pre_bind or ()),
+        "busy plugins": sum(not is_idle(plugin) for plugin in framework.plugins),
+        "nominations of pods that do not wait": _stale_nominations(incarnation),
+        "tasks": max(tasks - OWN_TASKS - of_informers, 0),
+        "timers": max(timers - OWN_TIMERS - of_informers, 0),
+    }
+    return next((Taken(f"{count} {what}") for what, count in counts.items() if count), None)
+
+
+def _stale_nominations(incarnation: Incarnation) -> int:
+    waiting = {pod.metadata.uid for pod in incarnation.pods.list() if not pod.spec.node_name}
+    nominator = incarnation.process.assembly.scheduler.queue.nominator
+    return sum(pod.uid not in waiting for pods in nominator.references().values() for pod in pods)
 
 
 def _placed(cluster: SimulatedCluster) -> set[tuple[str, str]]:

@@ -8,8 +8,7 @@ import pytest
 
 from kubesched.base.errors import BadRequest, Forbidden
 from kubesched.playground.control_plane import publish
-from kubesched.playground.resources.admission.pods import qos_class
-from kubesched.playground.resources.admission.service_accounts import MOUNT_PATH
+from kubesched.playground.resources.admission.pods import MOUNT_PATH, qos_class
 
 
 def test_a_minimal_pod_gets_the_defaults_of_a_real_cluster(api, make_pod):

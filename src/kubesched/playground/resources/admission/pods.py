@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from kubesched.api import field_errors
-from kubesched.playground.apimachinery.failures import invalid
+from kubesched.base.errors import NotFound
+from kubesched.playground.apimachinery.failures import forbidden, invalid
 from kubesched.playground.apimachinery.objects import JsonObject, timestamp
 from kubesched.playground.registry.binding import add_topology_labels
+from kubesched.playground.registry.namespace_defaults import ROOT_CERTIFICATE
 from kubesched.playground.registry.rest_storage import RestStorage
 from kubesched.playground.resources.admission.limit_ranges import (
     apply_defaults as apply_limit_range_defaults,
@@ -13,11 +15,29 @@ from kubesched.playground.resources.admission.limit_ranges import (
 from kubesched.playground.resources.admission.priority import admit_priority
 from kubesched.playground.resources.admission.quota_usage import pod_affinity_terms, qos_class
 from kubesched.playground.resources.admission.runtime_classes import apply_runtime_class
-from kubesched.playground.resources.admission.service_accounts import admit_service_account
 from kubesched.playground.resources.defaults.pod_level import default_pod_level_resources
 from kubesched.playground.resources.validation.scheduling import DEFAULT_TOLERATIONS
 
 GATED_MESSAGE = "Scheduling is blocked due to non-empty scheduling gates"
+MOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
+_TOKEN_PREFIX = "kube-api-access-"
+_TOKEN_SOURCE: JsonObject = {
+    "defaultMode": 0o644,
+    "sources": [
+        {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+        {"configMap": {"name": ROOT_CERTIFICATE, "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {
+            "downwardAPI": {
+                "items": [
+                    {
+                        "path": "namespace",
+                        "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"},
+                    }
+                ]
+            }
+        },
+    ],
+}
 
 
 def admit_pod_and_complete(registry: RestStorage, pod: JsonObject) -> None:
@@ -111,3 +131,50 @@ def initial_status(spec: JsonObject, now: str) -> JsonObject:
             }
         ]
     return status
+
+
+# -- service accounts ------------------------------------------------------------------------------
+
+
+def admit_service_account(registry: RestStorage, pod: JsonObject) -> None:
+    """Apply the pod's service account, whose token is mounted into containers.
+
+    As in kube-apiserver, where this is the admission plugin ServiceAccount, it can be off: an API
+    without a published certificate (`control_plane.publish`) has nothing to mount.
+
+    Raises:
+        Forbidden: there is no such account.
+    """
+    spec, metadata = pod["spec"], pod["metadata"]
+    if not spec.get("serviceAccountName"):
+        spec["serviceAccountName"] = spec["serviceAccount"] = "default"
+    if not registry.admits_service_accounts:
+        return
+    name, namespace = spec["serviceAccountName"], metadata["namespace"]
+    try:
+        account = registry.get(registry.catalog.get("serviceaccounts"), namespace, name).obj
+    except NotFound as error:
+        why = f"error looking up service account {namespace}/{name}: {error.message}"
+        raise forbidden(registry.catalog.get("pods"), metadata["name"], why) from None
+    mounts = spec.get("automountServiceAccountToken")
+    if mounts is None:
+        mounts = account.get("automountServiceAccountToken")
+    if mounts is not False:
+        _mount_token(spec, _TOKEN_PREFIX + metadata["uid"][-5:])
+    if account.get("imagePullSecrets"):
+        spec.setdefault("imagePullSecrets", account["imagePullSecrets"])
+
+
+def _mount_token(spec: JsonObject, name: str) -> None:
+    """Mount the token where a container has nothing mounted at its path."""
+    volumes: list[JsonObject] = spec.get("volumes") or []
+    known = next((item["name"] for item in volumes if item["name"].startswith(_TOKEN_PREFIX)), None)
+    mount = {"name": known or name, "readOnly": True, "mountPath": MOUNT_PATH}
+    is_needed = False
+    for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
+        mounts: list[JsonObject] = container.get("volumeMounts") or []
+        if all(other.get("mountPath") != MOUNT_PATH for other in mounts):
+            container["volumeMounts"] = [*mounts, mount]
+            is_needed = True
+    if is_needed and known is None:
+        spec["volumes"] = [*volumes, {"name": name, "projected": _TOKEN_SOURCE}]
