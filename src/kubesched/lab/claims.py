@@ -1,4 +1,4 @@
-"""The claim controller of clusters that have none: of conformance and of benchmarks."""
+"""A claim controller for control planes without one: of conformance runs and of benchmarks."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
 """Random devices: slices of nodes and zones, classes, and claims of pods (see `generate_sequence`).
 
-Recorded placements have every form of device and request; these show what comes of claims over
-time: that pods share and release them, that slices change, that what is taken is not given again.
-Left out: claims that do not exist, which never lead to a decision, and what kube-scheduler decides
-at random, which is the choice among several claims allocated elsewhere to deallocate. So a pod has
-at most one shared claim.
+Recorded placements have every form of device and request; these cover claims over time: pods share
+and release them, slices change, and allocated devices are not allocated again. Left out are claims
+that do not exist, which never lead to a decision, and what kube-scheduler decides at random: which
+of several claims that are allocated elsewhere to deallocate. So a pod has at most one shared claim.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Plays sequences of pod groups beside a scheduler's process.
 
-After a step the player waits until nothing has changed for longer than a failed group backs off,
-so that what is compared does not depend on when a group was tried: where pods are, what was said
-about them and their groups meanwhile, and which were evicted. Before a group is created, pods that
-found no node are deleted, since several groups that back off would race for room.
+After a step the player waits until nothing has changed for longer than the backoff of a failed
+group, so that the comparison does not depend on when a group was tried. Compared are the nodes of
+pods, the conditions of pods and groups since the step, and evictions. Before a group is created,
+pods without a node are deleted, since several groups in backoff would race for room.
 
 # Upstream: whether a group waits for the flush when its victims are gone is a race between their
 eviction and the writes of its conditions, so a group that is nominated gets the time for both.
@@ -127,7 +127,7 @@ def _group_of(pod: Pod) -> str:
 
 
 def summary(pods: dict[str, list[Json]], groups: dict[str, list[Json]]) -> Json:
-    """What is compared of everything that was said about pods and groups.
+    """The part of the conditions of pods and groups that is compared.
 
     # Upstream: of members that share a claim all but the first to write its allocation fail in
     # PreBind, and are tried again. Those that are left over may wait for that write. What such

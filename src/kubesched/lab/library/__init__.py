@@ -5,7 +5,7 @@
 | `objects` | nodes and pods by the thousand; objects from text, files, recordings, clusters |
 | `cluster` | `Cluster`: the scheduler over these objects, in virtual time |
 | `tables` | `Table`: results as columns, for data frames and notebooks |
-| `results` | `Result`: what came of scheduling |
+| `results` | `Result`: placements, nodes and utilisation |
 | `comparing` | `compare`: configurations on a trace, paired by seed |
 | `environments` | Gymnasium environments |
 

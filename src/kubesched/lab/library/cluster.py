@@ -360,7 +360,7 @@ def _parsed(parse: Callable[[str], Any], text: str) -> Any:  # noqa: ANN401  # w
 
 
 class _Due(NamedTuple):
-    """Something that happens at a moment."""
+    """An action at a moment of virtual time."""
 
     time: float
     number: int
@@ -369,7 +369,7 @@ class _Due(NamedTuple):
 
 @dataclass(slots=True)
 class _Story:
-    """What is known of a pod that came."""
+    """A pod that was pending when it was added, and its placement."""
 
     pod: Pod
     came_s: float
@@ -377,7 +377,7 @@ class _Story:
 
 
 class _World(PlannedCluster):
-    """Remembers what came of each pod, and what is to come."""
+    """Records the outcome for each pod, and keeps the agenda of future actions."""
 
     def __init__(
         self,
@@ -455,7 +455,7 @@ class _World(PlannedCluster):
     def sample(self) -> None:
         self._samples.append(sample_of(self.assembly, self.now_s))
 
-    # -- what happens ------------------------------------------------------------------------------
+    # -- changes -----------------------------------------------------------------------------------
 
     def add(self, *objects: Any) -> None:  # noqa: ANN401  # of whichever kinds
         super().add(*objects)

@@ -34,7 +34,7 @@ TraceSource = Trace | str | PathLike[str] | Sequence[str] | Callable[[int], Trac
 
 
 class Compared:
-    """What came of the configurations; `report` is what `kubesched replay -o json` prints."""
+    """Figures of the configurations; `report` is what `kubesched replay -o json` prints."""
 
     def __init__(self, report: Report) -> None:
         self.report = report

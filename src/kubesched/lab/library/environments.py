@@ -4,9 +4,8 @@
 score plugin; the scheduler's own scores then choose the node.
 
 An episode is a trace. Each step places one pod. Between steps time goes on: pods come, and end
-after their lifetime. A pod that fits nowhere waits until a pod has ended. What the queue does
-beyond that (backoff, preemption) takes no part: a policy learns where to put a pod, not whom to
-evict.
+after their lifetime. A pod that fits nowhere waits until a pod has ended. There is no backoff and
+no preemption: a policy learns where to put a pod, not whom to evict.
 
 Observations are two arrays with values from 0 to 1: `nodes` with a row per node (`node_features`),
 and `pod` (`pod_features`). `info["action_mask"]` and `action_masks()` say which nodes are feasible.

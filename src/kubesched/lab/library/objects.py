@@ -1,4 +1,4 @@
-"""Objects for a cluster: made by the thousand, or read from wherever the commands read them."""
+"""Objects for a cluster: generated in bulk, or loaded from the sources that commands accept."""
 
 from __future__ import annotations
 
@@ -261,7 +261,7 @@ def _counted(count: int, name: str) -> str:
 
 
 def _amounts(record: Any) -> Iterator[tuple[str, Mapping[str, RawQuantity] | None]]:  # noqa: ANN401  # of any kind
-    """Where a node or a pod has quantities, and these."""
+    """The quantities of a node or a pod, by field."""
     if isinstance(record, Node):
         yield "status.capacity", record.status.capacity
         yield "status.allocatable", record.status.allocatable

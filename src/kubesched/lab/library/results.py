@@ -1,4 +1,4 @@
-"""What came of scheduling: placements, nodes and utilisation over time, as tables."""
+"""Results of scheduling as tables: placements, nodes, and utilisation over time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CHART_WIDTH, _CHART_HEIGHT = 640, 120
 
 
 class Placement(NamedTuple):
-    """What came of one pod."""
+    """The outcome for one pod."""
 
     node: str = ""
     attempts: int = 0
@@ -31,7 +31,7 @@ class Placement(NamedTuple):
     runner_up: str = ""
     """The best of the other feasible nodes, if there was one."""
     margin: float = np.nan
-    """Points of the weighted total by which the node was better; 0 if it was drawn by lot."""
+    """Lead of the node over the runner-up, in points of the weighted total; 0 for equal totals."""
     feasible: int = 0
     left: str = ""
     """`ended` or `evicted`, if it was placed and is gone."""
@@ -65,7 +65,7 @@ def sample_of(assembly: Assembly, time_s: float) -> Sample:
 
 
 class Result:
-    """Tables of one scheduling. Notebooks show a summary, the map of nodes and utilisation."""
+    """The result of a run. Notebooks show a summary, a map of the nodes, and utilisation."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Result:
         self.notes = list(notes)
         """What was left out of the configuration or the objects, and why."""
         self.nodes = _nodes_of(assembly)
-        """Column per resource: what nodes offer, and what pods request of it."""
+        """A row per node: for each resource, the allocatable amount and the sum of requests."""
 
     @property
     def placed(self) -> int:
@@ -142,7 +142,7 @@ class Result:
         return "".join(parts)
 
     def _map(self) -> str:
-        """A square per node, the darker the more of its cpu is requested."""
+        """A square per node; the more of its cpu is requested, the darker."""
         cells = list[str]()
         for at, node in enumerate(islice(self.nodes.rows(), MAP_NODES)):
             share = node["cpu_requested"] / node["cpu"] if node["cpu"] else 0.0

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from kubesched.base.errors import KubeschedError
 
 Column = list[str] | npt.NDArray[np.int64] | npt.NDArray[np.float64]
-"""Texts, whole numbers, or numbers in which NaN says that there is none."""
+"""Strings, integers, or floats in which NaN stands for a missing number."""
 
 SHOWN_ROWS = 10
 
@@ -45,7 +45,7 @@ class Table:
             raise KeyError(f"there is no column {name!r}; there are {there}") from None
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """The rows as dictionaries; numbers that do not exist are None."""
+        """The rows as dictionaries; missing numbers are None."""
         lists = [_plain(column) for column in self.columns.values()]
         for values in zip(*lists, strict=True):
             yield dict(zip(self.columns, values, strict=True))
@@ -61,7 +61,7 @@ class Table:
     # -- Arrow -------------------------------------------------------------------------------------
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The table as one batch; `requested_schema` is a wish that need not be granted."""
+        """The table as one batch; the protocol lets a producer ignore `requested_schema`."""
         del requested_schema
         return self._stream().__arrow_c_stream__()
 

@@ -72,8 +72,8 @@ def audit_pops(
 ) -> None:
     """Check pop order: no ready pod has higher priority, or the same and is older.
 
-    Notes every pop as the start of an attempt. What is tried without end while no time passes is
-    not popped any more, so that the complaint is heard.
+    Notes every pop as the start of an attempt. An entity that is tried again and again at one
+    instant is not popped any more, so that the run goes on and reports the violation.
     """
     groups = queue if isinstance(queue, GroupSchedulingQueue) else None
     pop = queue.pop if groups is None else groups.pop_entity

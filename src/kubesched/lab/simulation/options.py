@@ -207,7 +207,7 @@ def may_have_groups(options: Options, is_recorded: bool) -> bool:
 
 
 def with_groups(options: Options, random: Random) -> Options:
-    """The same run with groups, which recordings do not hold."""
+    """The same run with groups of pods; runs on disks have none."""
     gates = tuple(gate for gate in GROUP_GATES if random.random() < 0.5)
     if GROUP_GATES[0] in gates and random.random() < 0.5:
         gates += ("CompositePodGroup",)
