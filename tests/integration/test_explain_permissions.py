@@ -98,12 +98,15 @@ async def test_a_verdict_that_needs_no_such_kind_says_nothing_of_it(cluster, tmp
     assert said.startswith("default/a: never. ")
 
 
-async def test_a_page_says_what_it_may_not_list(cluster, tmp_path):
+@pytest.mark.parametrize("command", ["page", "shadow"])
+async def test_a_command_that_follows_a_cluster_says_what_it_may_not_list(
+    command, cluster, tmp_path
+):
     kubeconfig = tmp_path / "viewer.yaml"
     kubeconfig.write_bytes(await kubeconfig_of_viewer(cluster))
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-m", "kubesched", "page", "--kubeconfig", str(kubeconfig)),
+        *("-m", "kubesched", command, "--kubeconfig", str(kubeconfig)),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )

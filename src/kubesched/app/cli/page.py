@@ -7,11 +7,11 @@ import asyncio
 import contextlib
 import os
 import secrets
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kubesched.app.cli import terminal
 from kubesched.app.cli.interruption import signals_held, stop_event
 from kubesched.app.cli.options import add_page_options
 from kubesched.app.cli.sources import (
@@ -22,7 +22,6 @@ from kubesched.app.cli.sources import (
     load_configuration,
     load_state,
 )
-from kubesched.base.visible import visible
 
 if TYPE_CHECKING:
     from kubesched.insight.page.serving import ServedPage
@@ -77,13 +76,9 @@ async def _source(args: argparse.Namespace) -> AsyncIterator[Source]:
         yield await asyncio.to_thread(page_sources.state_source, state, config, gates)
     else:
         async with page_sources.watched_source(
-            args.kubeconfig, args.context, config, gates, _still_waiting
+            args.kubeconfig, args.context, config, gates, terminal.still_waiting
         ) as source:
             yield source
-
-
-def _still_waiting(what: str) -> None:
-    print(visible(f"still waiting for the cluster: {what}"), file=sys.stderr, flush=True)
 
 
 @contextlib.asynccontextmanager

@@ -28,7 +28,6 @@ from kubesched.insight.state.live import check_answers, live_client
 from kubesched.insight.state.memory import NoEvents, RefusingClient
 from kubesched.insight.state.watching import last_state
 
-SYNC_S = 120.0
 SETTLE_S = 0.1
 _MEANING = {
     "same": "its node is our only best one",
@@ -53,10 +52,9 @@ def watch(args: argparse.Namespace) -> int:
 async def _watch(args: argparse.Namespace) -> dict[str, Any]:
     async with live_client("shadow", args.kubeconfig, args.context) as (client, _):
         await check_answers(client)
-        informers, observer = _observed(args, client)
+        app, observer = _observed(args, client)
         async with asyncio.TaskGroup() as group:
-            informers.start(group)
-            await informers.wait_for_sync(SYNC_S)
+            await app.start_informers(group, terminal.still_waiting)
             stop = stop_event()
             observer.is_synced = True
             print(f"comparing with {args.scheduler_name}; Ctrl-C ends it.", file=sys.stderr)
@@ -67,13 +65,11 @@ async def _watch(args: argparse.Namespace) -> dict[str, Any]:
                         with contextlib.suppress(TimeoutError):
                             await asyncio.wait_for(stop.wait(), SETTLE_S)
             observer.settle(all_of_them=True)
-            await informers.stop()
+            await app.informers.stop()
         return observer.report()
 
 
-def _observed(
-    args: argparse.Namespace, client: RestClient
-) -> tuple[InformerFactory, BindingObserver]:
+def _observed(args: argparse.Namespace, client: RestClient) -> tuple[SchedulerApp, BindingObserver]:
     """A scheduler that never runs: its cache follows the cluster, its plugins judge."""
     config, gates = load_configuration(args)
     config, notes = without_extenders(config)
@@ -109,7 +105,7 @@ def _observed(
         calls=cast("Any", RefusingClient()),
         before_handlers=observe,  # it judges on the state before each event
     )
-    return app.informers, observers[0]
+    return app, observers[0]
 
 
 def _listen(informers: InformerFactory, observer: BindingObserver) -> None:

@@ -85,6 +85,11 @@ def notes(texts: Iterable[str]) -> None:
         sentence(f"note: {text}")
 
 
+def still_waiting(what: str) -> None:
+    """What a command that follows a cluster has not got from it yet."""
+    print(visible(f"still waiting for the cluster: {what}"), file=sys.stderr, flush=True)
+
+
 def table(
     headers: Sequence[str],
     rows: Iterable[Sequence[str]],
