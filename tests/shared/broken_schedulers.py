@@ -17,7 +17,7 @@ from kubesched.framework.nominating_info import NominatingInfo
 from kubesched.framework.preemption.budgets import Budgets
 from kubesched.framework.preemption.candidates import Candidate
 from kubesched.framework.preemption.executor import on_behalf_of
-from kubesched.framework.status import Code
+from kubesched.framework.status import Code, Status, unresolvable
 from kubesched.plugins.default_preemption import DefaultPreemption
 from kubesched.plugins.dynamic_resources import DynamicResources
 from kubesched.plugins.gang_scheduling import GangScheduling
@@ -51,6 +51,29 @@ class LeaksSlots(SimulatedProcess):
             slots.release = release  # type: ignore[method-assign]
 
         slots.release = leak  # type: ignore[method-assign]
+
+
+class KeepsPodsOut(SimulatedProcess):
+    """Pods that fit on no node are gated."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        runner = self.assembly.scheduler.queue._transitions.pre_enqueue
+        runner._plugins = {name: {"Nobody": self._gate} for name in runner._plugins}
+
+    def _gate(self, pod: Any) -> Status | None:
+        wanted = (pod.spec.node_selector or {}).items()
+        nodes = [it for it in self.assembly.table.nodes if it is not None]
+        has_some = any(wanted <= (it.metadata.labels or {}).items() for it in nodes)
+        return None if has_some else unresolvable("kept out")
+
+
+class CountsTooMuch(SimulatedProcess):
+    """A gauge counts a goroutine that never was."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.assembly.scheduler.metrics.goroutines.labels("binding").inc()
 
 
 class ChoosesTheWorst(SimulatedProcess):

@@ -25,18 +25,25 @@ from kubesched.framework.preemption.executor import Executor, OnBehalfOf
 from kubesched.framework.queued_pod import QueuedPodInfo
 from kubesched.insight.state.virtual_loop import OWNER, SENDER
 from kubesched.lab.simulation.census import Census
+from kubesched.lab.simulation.cluster import FINISHED
+from kubesched.lab.simulation.devices import CLAIMS
 from kubesched.lab.simulation.faults import CallFault
 from kubesched.lab.simulation.processes import Processes
+from kubesched.lab.simulation.workloads import resource_claim_names
 from kubesched.lab.simulation.world import World
 from kubesched.playground.apimachinery.objects import JsonObject
 from kubesched.playground.storage.store import Change
 from kubesched.scheduler.failure import FailureHandler
+from kubesched.scheduler.groups.group_queue import GroupSchedulingQueue
+from kubesched.scheduler.scheduler import Scheduler
 
 CONDITIONS = "the condition of a pod is that of its last attempt"
 NOMINATIONS = "the nomination of a pod is that of its last attempt"
 EVENTS = "what is decided has an event"
 EVICTIONS = "victims are told, and gone"
-PROMISES = (CONDITIONS, NOMINATIONS, EVENTS, EVICTIONS)
+TRIED = "a pod that nothing keeps back is tried"
+GAUGES = "gauges say what there is"
+PROMISES = (CONDITIONS, NOMINATIONS, EVENTS, EVICTIONS, TRIED, GAUGES)
 
 EVENTS_RESOURCE = "events"
 FAULTS = ("calls", "watches", "processes", "time")
@@ -90,6 +97,8 @@ class _Outside:
     evictions: list[_Eviction] = field(default_factory=list)
     bound: dict[str, tuple[float, str]] = field(default_factory=dict)
     """When each pod was bound by a scheduler, and where."""
+    tried: set[str] = field(default_factory=set)
+    """UIDs of pods whose attempt has failed."""
 
     def __post_init__(self) -> None:
         self.world.cluster.store.subscribe("pods", self._on_pod)
@@ -109,6 +118,7 @@ class _Outside:
         status, process = failed.status, OWNER.get()
         reason = "Unschedulable" if status.is_rejected else "SchedulerError"
         uid = info.pod_info.uid
+        self.tried.add(uid)
         attempt = self.attempts[uid] = _Attempt(
             self.now,
             process,
@@ -201,6 +211,49 @@ class _Outside:
         for eviction in self.evictions:
             if self._is_due(eviction.at, EVENT_S):
                 self._check_eviction(eviction, by_uid, events)
+        for pod in by_uid.values():
+            if self._is_kept_back_by_nothing(pod) and _uid(pod) not in self.tried:
+                self._complain(TRIED, f"{_name(pod)} has no attempt")
+        for it in self.world.processes.alive():
+            if it.process.is_scheduling:
+                self._check_gauges(it.process.assembly.scheduler)
+
+    def _is_kept_back_by_nothing(self, pod: JsonObject) -> bool:
+        """Groups are left out: they may wait for each other, and for members."""
+        spec, claims = pod["spec"], resource_claim_names(pod)
+        known = {
+            claim["metadata"]["name"]
+            for claim in (self.world.cluster.api.list(CLAIMS)[0] if claims else ())
+            if "deletionTimestamp" not in claim["metadata"]
+        }
+        return not (
+            spec.get("nodeName")
+            or spec.get("schedulingGates")
+            or spec.get("schedulingGroup")
+            or "deletionTimestamp" in pod["metadata"]
+            or (pod.get("status") or {}).get("phase") in FINISHED
+            or len(claims) < len(spec.get("resourceClaims") or ())
+            or not known.issuperset(claims)
+        )
+
+    def _check_gauges(self, scheduler: Scheduler) -> None:
+        metrics, queue = scheduler.metrics, scheduler.queue
+        TALLY[GAUGES] += 1
+        for labels, running in metrics.goroutines._cells.items():
+            if running.current():
+                self._complain(GAUGES, f"{running.current()} goroutines of {labels}")
+        if isinstance(queue, GroupSchedulingQueue) or not queue._forgets_rejectors:
+            return  # upstream never counts some of them down again
+        waiting = Counter(
+            (plugin, info.pod_info.pod.spec.scheduler_name)
+            for place in (queue._active, queue._backoff, queue._pool)
+            for info in place
+            for plugin in info.rejector_plugins
+        )
+        cells = metrics.unschedulable_pods._cells.items()
+        told = {labels: cell.current() for labels, cell in cells if cell.current()}
+        if told != waiting:
+            self._complain(GAUGES, f"unschedulable_pods {told}, waiting are {dict(waiting)}")
 
     def _check_soon(self, uid: str, attempt: _Attempt) -> None:
         """Nominations are short-lived: most are gone when all is quiet."""
@@ -247,17 +300,21 @@ class _Outside:
         by_uid: dict[str, JsonObject],
         events: dict[str, list[JsonObject]],
     ) -> None:
-        note = f"Preempted by {eviction.kind} {eviction.preemptor} on node {eviction.node_name}"
         for uid in eviction.victims:
-            self._demand_event(
-                events[uid], "Preempted", "Normal", note, f"{note} (in kube-scheduler memory)."
-            )
+            self._demand_event(events[uid], "Preempted", "Normal", *self._notes_about(uid))
         for uid in eviction.outranked if eviction.victims else ():
             TALLY["outranked"] += 1
             later = self.attempts.get(uid)
             was_told = later is not None and later.at >= eviction.at
             if uid in by_uid and _nominated(by_uid[uid]) == eviction.node_name and not was_told:
                 self._complain(NOMINATIONS, f"{uid} is still nominated, {eviction}")
+
+    def _notes_about(self, victim: str) -> Iterator[str]:
+        """What its events may say: further evictions of a pod join the series of the first."""
+        for it in self.evictions:
+            if victim in it.victims:
+                note = f"Preempted by {it.kind} {it.preemptor} on node {it.node_name}"
+                yield from (note, f"{note} (in kube-scheduler memory).")
 
     def _is_reachable(self, process: str) -> bool:
         return any(

@@ -1,17 +1,19 @@
 """A third look at simulated decisions: the scalar twins decide, too.
 
 The second look of the simulation has the plugins of the same package, so it agrees with a rule that
-is wrong. The twins in `scalar` share no code with the package. They know neither devices nor groups
-nor extenders: decisions in which these take part are left out.
+is wrong. The twins in `scalar` share no code with the package. They know neither groups nor
+extenders: decisions in which these take part are left out. Of pods with devices only these are
+compared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
+from device_look import device_world, other_devices, wants_devices
 from msgspec import to_builtins
 from scalar import preemption
 from scalar.model import Model
@@ -61,17 +63,15 @@ def scalar_look(every: int = 1) -> Iterator[list[str]]:
     decide_again, compared, turn = second_look.decide_again, list[str](), count(1)
 
     def decide_thrice(core: Core, profile: str, pod: Pod) -> Decided | Awaitable[Decided]:
-        if not _is_for_twins(core, pod) or next(turn) % every:
+        has_devices = wants_devices(pod)
+        is_known = _is_for_twins(core, pod) or has_devices
+        if not is_known or next(turn) % every:
             return decide_again(core, profile, pod)
-        model, plain = _model(core), to_builtins(pod)
-        told = answer(model, plain)
-        victims = _victims(core, model, plain, told)
+        judge = (_judge_devices if has_devices else _judge)(core, pod)
 
         def compare(decided: Decided) -> Decided:
             compared.append(pod.metadata.name)
-            why = _difference(decided, told, victims)
-            if not why and decided.node and plain["spec"].get("volumes"):
-                why = _other_volumes(decided, model, plain)
+            why = judge(decided)
             return decided._replace(counts=f"{TWINS}: {why}") if why else decided
 
         return then(decide_again(core, profile, pod), compare)
@@ -85,7 +85,30 @@ def scalar_look(every: int = 1) -> Iterator[list[str]]:
 
 def _is_for_twins(core: Core, pod: Pod) -> bool:
     handle = core.assembly.frameworks[DEFAULT].handle
-    return not (handle.extenders or pod.spec.resource_claims or pod.spec.scheduling_group)
+    return not (handle.extenders or pod.spec.scheduling_group)
+
+
+Judge = Callable[[Decided], str]
+"""How the twins decide otherwise; empty if they do not."""
+
+
+def _judge(core: Core, pod: Pod) -> Judge:
+    model, plain = _model(core), to_builtins(pod)
+    told = answer(model, plain)
+    victims = _victims(core, model, plain, told)
+
+    def judge(decided: Decided) -> str:
+        why = _difference(decided, told, victims)
+        if not why and decided.node and plain["spec"].get("volumes"):
+            why = _other_volumes(decided, model, plain)
+        return why
+
+    return judge
+
+
+def _judge_devices(core: Core, pod: Pod) -> Judge:
+    world = device_world(core, pod)
+    return lambda decided: "" if world is None else other_devices(world, core, decided)
 
 
 def _model(core: Core) -> Model:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubesched.lab.simulation import devices, storage
-from kubesched.lab.simulation.workloads import HOSTNAME, ZONE
+from kubesched.lab.simulation.workloads import EXTENDED_RESOURCE, HOSTNAME, ZONE
 from kubesched.lab.simulation.world import Scenario
 from kubesched.playground.apimachinery.objects import JsonObject
 
@@ -102,28 +102,18 @@ DEVICES = Scenario(
 """A claim made for a pod, one made by hand, and one that waits until another node brings a device.
 """
 
-_RESOURCE = "example.com/gpu"
-
 
 def _pod_with_resource(name: str) -> JsonObject:
     pod = _pod(name, "500m")
     resources = pod["spec"]["containers"][0]["resources"]
-    resources["requests"][_RESOURCE] = "1"
-    resources["limits"] = {_RESOURCE: "1"}
+    resources["requests"][EXTENDED_RESOURCE] = "1"
+    resources["limits"] = {EXTENDED_RESOURCE: "1"}
     return pod
-
-
-def _class_of_resource() -> JsonObject:
-    made = devices.device_class()
-    made["metadata"]["name"] = "gpu-resource"
-    made["spec"]["extendedResourceName"] = _RESOURCE
-    return made
 
 
 EXTENDED_RESOURCES = Scenario(
     name="extended resources",
     steps=(
-        (0.0, devices.CLASSES, _class_of_resource()),
         (0.0, "nodes", _node("n1")),
         (0.0, devices.SLICES, _slice("n1", 1)),
         (1.0, "pods", _pod_with_resource("served")),

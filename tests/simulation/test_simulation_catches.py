@@ -22,6 +22,7 @@ from broken_schedulers import (
     BindsPartsOfGangs,
     BindsWithoutDevices,
     ChoosesTheWorst,
+    CountsTooMuch,
     Dies,
     EvictsItsEquals,
     EvictsTooMany,
@@ -35,6 +36,7 @@ from broken_schedulers import (
     IsDeaf,
     KeepsGhosts,
     KeepsNominationsToItself,
+    KeepsPodsOut,
     KeepsReservations,
     KnowsBetter,
     LeadsAlways,
@@ -52,7 +54,16 @@ from broken_schedulers import (
     TellsGroupsNothing,
     blind_to,
 )
-from outside_look import CONDITIONS, EVENTS, EVICTIONS, NOMINATIONS, PROMISES, outside_look
+from outside_look import (
+    CONDITIONS,
+    EVENTS,
+    EVICTIONS,
+    GAUGES,
+    NOMINATIONS,
+    PROMISES,
+    TRIED,
+    outside_look,
+)
 from scalar_look import TWINS, scalar_look
 
 from kubesched.app.simulated import SimulatedProcess
@@ -229,6 +240,8 @@ BROKEN_SCHEDULERS: list[tuple[type[SimulatedProcess], dict[str, Any], tuple[str,
     (KeepsNominationsToItself, {**PREEMPTING, "rates": NO_FAULTS}, (NOMINATIONS,)),
     (RecordsNothing, PREEMPTING, (EVENTS,)),
     (EvictsWithoutAWord, PREEMPTING, (EVICTIONS,)),
+    (KeepsPodsOut, {**QUIET, "nodes": 1, "probes": 0}, (TRIED,)),
+    (CountsTooMuch, QUIET, (GAUGES,)),
     *BROKEN_RECORDERS,
 ]
 """Who breaks what."""

@@ -379,7 +379,9 @@ class SimulatedCluster:
 
     def set_requests(self, pod: JsonObject, requests: JsonObject) -> None:
         first, *others = pod["spec"]["containers"]
-        containers = [{**first, "resources": {"requests": requests}}, *others]
+        resources = first["resources"]
+        resources = {**resources, "requests": {**resources["requests"], **requests}}
+        containers = [{**first, "resources": resources}, *others]
         patch: JsonObject = {"spec": {"containers": containers}}
         name = pod["metadata"]["name"]
         self.api.patch("pods", "default", name, patch, subresource="resize")

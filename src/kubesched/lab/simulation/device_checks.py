@@ -10,7 +10,11 @@ from kubesched.lab.simulation import devices
 from kubesched.lab.simulation.cluster import SimulatedCluster
 from kubesched.lab.simulation.processes import Incarnation
 from kubesched.lab.simulation.trace import Complaints
-from kubesched.lab.simulation.workloads import group_name, resource_claim_names
+from kubesched.lab.simulation.workloads import (
+    group_name,
+    resource_claim_names,
+    wants_extended_resource,
+)
 from kubesched.playground.apimachinery.objects import JsonObject
 from kubesched.playground.storage.store import Change
 from kubesched.plugins.dynamic_resources.claim_tracker import ClaimTracker
@@ -52,7 +56,10 @@ class DeviceChecks:
         uid, entries = pod["metadata"]["uid"], pod["spec"].get("resourceClaims") or ()
         names = resource_claim_names(pod)
         where = f"{key_of_manifest(pod)} to {node_name}"
-        if len(names) < len(entries):
+        wanted = len(entries) + wants_extended_resource(pod)
+        if used := (pod.get("status") or {}).get("extendedResourceClaimStatus"):
+            names.append(used["resourceClaimName"])
+        if len(names) < wanted:
             self._complaints.add("pods are bound with their devices", f"{where}: claims missing")
         for name in names:
             entry = self._cluster.store.get(devices.CLAIMS, "default", name)
@@ -64,7 +71,7 @@ class DeviceChecks:
             if not users & {uid, group_name(pod)}:
                 why = f"{where}: {name} is not reserved for it"
                 self._complaints.add("pods are bound with their devices", why)
-            elif any(pool != node_name for _, pool, _ in devices_held(entry.obj if entry else {})):
+            elif any(held[1] != node_name for held in devices_held(entry.obj if entry else {})):
                 why = f"{where}: {name} is allocated elsewhere"
                 self._complaints.add("pods are bound with their devices", why)
 
@@ -89,8 +96,14 @@ class DeviceChecks:
         """How a scheduler's set of allocated devices differs from the claims; None if equal."""
         frameworks = incarnation.process.assembly.frameworks.values()
         tracker: ClaimTracker = next(iter(frameworks)).handle.dra_manager.claims
-        held = Counter(device for claim in self._claims() for device in devices_held(claim))
-        counted = {tuple(device): count for device, count in tracker.allocated.exclusive.items()}
+        held = Counter(
+            (*device, bool(share))
+            for claim in self._claims()
+            for *device, share in devices_held(claim)
+        )
+        allocated = tracker.allocated
+        counted = {(*device, False): count for device, count in allocated.exclusive.items()}
+        counted |= {(*device, True): count for device, count in allocated.shares.items()}
         if dict(held) != counted:
             return f"devices held {sorted(held.items())}, counted {sorted(counted.items())}"
         return None
@@ -106,5 +119,5 @@ def _is_abandoned(claim: JsonObject, pod: JsonObject) -> bool:
     return bool(pod["spec"].get("nodeName")) and not is_used
 
 
-def devices_held(claim: JsonObject) -> frozenset[tuple[str, str, str]]:
+def devices_held(claim: JsonObject) -> frozenset[tuple[str, str, str, str]]:
     return frozenset(devices.allocated_devices(claim))

@@ -8,7 +8,7 @@ from random import Random
 from kubesched.config.features import FeatureGates
 from kubesched.insight.state.virtual_loop import LoopClock, VirtualLoop
 from kubesched.lab.simulation.controllers import SlowControllers
-from kubesched.lab.simulation.workloads import CLAIM_TEMPLATES, SHARED_CLAIMS
+from kubesched.lab.simulation.workloads import CLAIM_TEMPLATES, EXTENDED_RESOURCE, SHARED_CLAIMS
 from kubesched.playground.apimachinery.objects import JsonObject
 from kubesched.playground.client.local import LocalApi
 from kubesched.playground.controllers.garbage_collector import GarbageCollector
@@ -26,7 +26,8 @@ CLASS = "gpu"
 
 def device_class() -> JsonObject:
     selector = {"cel": {"expression": f'device.driver == "{DRIVER}"'}}
-    return {"metadata": {"name": CLASS}, "spec": {"selectors": [selector]}}
+    spec = {"selectors": [selector], "extendedResourceName": EXTENDED_RESOURCE}
+    return {"metadata": {"name": CLASS}, "spec": spec}
 
 
 def claim_spec(kind: str) -> JsonObject:
@@ -36,6 +37,8 @@ def claim_spec(kind: str) -> JsonObject:
     requests: dict[str, JsonObject] = {
         "one": {"exactly": one},
         "two": {"exactly": {**one, "count": 2}},
+        "all": {"exactly": {**one, "allocationMode": "All"}},
+        "part": {"exactly": {**one, "capacity": {"requests": {"memory": "1Gi"}}}},
         "either": {
             "firstAvailable": [
                 {"name": "large", **one, "selectors": [large]},
@@ -43,7 +46,10 @@ def claim_spec(kind: str) -> JsonObject:
             ]
         },
     }
-    return {"devices": {"requests": [{"name": "gpu", **requests[kind]}]}}
+    made: JsonObject = {"requests": [{"name": "gpu", **requests.get(kind, requests["two"])}]}
+    if kind == "alike":
+        made["constraints"] = [{"requests": ["gpu"], "matchAttribute": f"{DRIVER}/large"}]
+    return {"devices": made}
 
 
 def claim(name: str, kind: str = "one") -> JsonObject:
@@ -70,15 +76,20 @@ def resource_slice(node: JsonObject, devices: list[JsonObject], generation: int 
     }
 
 
-def gpu(number: int, *, is_large: bool = False) -> JsonObject:
-    return {"name": f"gpu-{number}", "attributes": {"large": {"bool": is_large}}}
+def gpu(number: int, *, is_large: bool = False, is_shared: bool = False) -> JsonObject:
+    return {
+        "name": f"gpu-{number}",
+        "attributes": {"large": {"bool": is_large}},
+        "capacity": {"memory": {"value": "3Gi"}},
+        "allowMultipleAllocations": is_shared,
+    }
 
 
-def allocated_devices(claim: JsonObject) -> Iterator[tuple[str, str, str]]:
-    """Driver, pool and name of each device allocated to a claim."""
+def allocated_devices(claim: JsonObject) -> Iterator[tuple[str, str, str, str]]:
+    """Driver, pool, name and share of each device allocated to a claim."""
     allocation = (claim.get("status") or {}).get("allocation") or {}
     for result in (allocation.get("devices") or {}).get("results") or ():
-        yield result["driver"], result["pool"], result["device"]
+        yield result["driver"], result["pool"], result["device"], result.get("shareID", "")
 
 
 class SimulatedDevices:
@@ -119,7 +130,11 @@ class SimulatedDevices:
 
     def _some_devices(self) -> list[JsonObject]:
         devices = [
-            gpu(number, is_large=self._random.random() < 0.4)
+            gpu(
+                number,
+                is_large=self._random.random() < 0.4,
+                is_shared=self._random.random() < 0.25,
+            )
             for number in range(self._random.randint(1, 4))
         ]
         if self._random.random() < 0.1:

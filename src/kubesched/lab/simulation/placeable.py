@@ -37,6 +37,7 @@ from kubesched.lab.simulation.cluster import SimulatedCluster
 from kubesched.lab.simulation.extenders import CalmExtender, Opinion
 from kubesched.lab.simulation.gangs import Untrue, condition
 from kubesched.lab.simulation.trace import Violation
+from kubesched.lab.simulation.workloads import EXTENDED_RESOURCE
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.scheduler.decisions import Outcome
 from kubesched.scheduler.groups.group_queue import GroupSchedulingQueue
@@ -235,6 +236,8 @@ def _claims(pod: Pod) -> set[str]:
     names = [claim.resource_claim_name for claim in claims]
     sources = [volume.persistent_volume_claim for volume in pod.spec.volumes or ()]
     names += [source.claim_name for source in sources if source is not None]
+    resources = [container.resources for container in pod.spec.containers or ()]
+    names += [EXTENDED_RESOURCE for it in resources if EXTENDED_RESOURCE in (it.limits or {})]
     return {f"{pod.metadata.namespace}/{name}" for name in names if name}
 
 

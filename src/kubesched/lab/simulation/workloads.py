@@ -15,8 +15,10 @@ APPS = ("web", "db")
 TEAMS = ("red", "blue")
 """Labels of the namespace."""
 CLAIM_COUNT = 16
-CLAIM_TEMPLATES = ("one", "two", "either")
+CLAIM_TEMPLATES = ("one", "two", "either", "all", "part", "alike")
 """Kinds of resource claims."""
+EXTENDED_RESOURCE = "example.com/gpu"
+"""Served by devices."""
 SHARED_CLAIMS = ("team-1", "team-2", "team-3")
 PRIORITIES = {"low": 10, "middle": 100, "high": 1000}
 PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
@@ -127,6 +129,20 @@ def _volumes(pod: JsonObject, random: Random) -> None:
 
 
 def _devices(pod: JsonObject, random: Random) -> None:
+    """Mostly claims, else an extended resource."""
+    if random.random() < 0.75:
+        _claims(pod, random)
+        return
+    resources = pod["spec"]["containers"][0]["resources"]
+    amount = {EXTENDED_RESOURCE: random.choice(("1", "1", "2"))}
+    resources.update(requests=resources["requests"] | amount, limits=amount)
+
+
+def wants_extended_resource(pod: JsonObject) -> bool:
+    return EXTENDED_RESOURCE in pod["spec"]["containers"][0]["resources"].get("limits", {})
+
+
+def _claims(pod: JsonObject, random: Random) -> None:
     """Usually the pod's own claims, occasionally a shared one."""
     entries: list[JsonObject] = [
         {"name": f"d{number}", "resourceClaimTemplateName": random.choice(CLAIM_TEMPLATES)}
@@ -183,7 +199,7 @@ def pod_group(name: str, member: JsonObject, size: int, random: Random) -> JsonO
 
 def share_claims(group: JsonObject, member: JsonObject, random: Random) -> None:
     """Let the group have claims of its members, which share them."""
-    MIXES["devices"](member, random)
+    _claims(member, random)
     claims = member["spec"]["resourceClaims"]
     group["spec"]["resourceClaims"] = claims[: random.choice((1, len(claims)))]
 
