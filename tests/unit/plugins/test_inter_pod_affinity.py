@@ -2,6 +2,8 @@
 namespaces and hints.
 """
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from judging import cluster, hint, make, names_in_order, scores, verdict
@@ -14,6 +16,7 @@ from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nodes.views import NodeColumns
 from kubesched.framework.status import SKIP, Code
 from kubesched.plugins.inter_pod_affinity import InterPodAffinity
+from kubesched.plugins.inter_pod_affinity.scoring import Contribution, raw_scores
 from kubesched.testing import make_node, make_pod
 from kubesched.testing.builders import HOSTNAME, REGION, ZONE
 
@@ -633,3 +636,19 @@ def test_signatures(plugin) -> None:
     assert plugin.sign_pod(WANTS_DB.build()).reasons == (
         "pods with InterPodAffinity are not signable",
     )
+
+
+class ManyPods:
+    """The pods of a domain counter that no cluster of a test could hold."""
+
+    is_by_row = True
+    total = 30_000_000
+
+    def of_nodes(self, nodes):
+        return np.array([self.total, 0])
+
+
+def test_points_of_many_pods_are_counted_in_wider_numbers():
+    nodes = NodeColumns(cluster(make_node("n1"), make_node("n2")))
+    points = raw_scores([(SimpleNamespace(values=[]), [Contribution(ManyPods(), 100)])], nodes)
+    assert points.tolist() == [3_000_000_000, 0]

@@ -75,6 +75,20 @@ def test_an_answer_binds_the_pod_without_a_task(world):
     scheduler.check_invariants()
 
 
+def test_a_direct_binding_is_counted_while_it_lasts_and_timed(world):
+    metrics = world.assembly.scheduler.metrics
+    timed = metrics.framework_extension_point_duration_seconds
+    bindings = metrics.goroutines.labels("binding")
+    world.add(make_pod("a").build())
+    world.settle()
+    assert bindings.current() == 1
+    assert timed.labels("Bind", "Success", "default-scheduler").count == 0
+    started(world).succeed("a")
+    world.settle()
+    assert bindings.current() == 0
+    assert timed.labels("Bind", "Success", "default-scheduler").count == 1
+
+
 @pytest.fixture
 def recorded():
     """A world and the recording of its scheduler."""
@@ -266,6 +280,19 @@ def test_draining_waits_for_the_answer(world):
     world.settle()
     assert draining.done()
     assert world.assembly.scheduler.binding.direct_count == 0
+
+
+def test_draining_waits_for_work_in_the_background(world):
+    scheduler = world.assembly.scheduler
+    answered = world.loop.create_future()
+    scheduler.background.spawn(asyncio.wait_for(answered, None), "an eviction")
+    world.settle()
+    draining = world.loop.create_task(scheduler.drain(10.0))
+    world.settle()
+    assert not draining.done()
+    answered.set_result(None)
+    world.settle()
+    assert draining.done()
 
 
 def test_no_pod_is_taken_between_the_request_to_stop_and_draining(world):

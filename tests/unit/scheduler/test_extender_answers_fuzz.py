@@ -178,18 +178,21 @@ def test_an_extender_is_connected_to_by_its_url() -> None:
         HttpExtender(types.Extender(url_prefix="ftp://x"), AsKept(), NodeTable(), connect=connect)
 
 
-async def test_an_extender_s_victims_are_those_it_names() -> None:
+@pytest.mark.parametrize(
+    ("counted", "violations"), [({"NumPDBViolations": 1}, 1), ({}, 0)], ids=["counted", "left out"]
+)
+async def test_an_extender_s_victims_are_those_it_names(counted, violations) -> None:
     table = NodeTable()
     victims = [make_pod(name).uid(name).on("n1").build() for name in "ab"]
     table.set_node(make_node("n1").build())
     for victim in victims:
         table.add_pod(PodInfo(victim), "n1")
-    left = {"n1": {"Pods": [{"UID": "b"}], "NumPDBViolations": 1}}
+    left = {"n1": {"Pods": [{"UID": "b"}], **counted}}
     talker = Talker(answered(200, json.dumps({"NodeNameToMetaVictims": left}).encode()))
     asked = extender(talker, table=table, node_cache_capable=True)
     proposed = {"n1": Victims(tuple(victims), 2)}
     spared = await asked.process_preemption(make_pod("p").build(), proposed)
-    assert spared == {"n1": Victims((victims[1],), 1)}
+    assert spared == {"n1": Victims((victims[1],), violations)}
 
 
 async def test_an_answer_that_was_read_is_closed() -> None:

@@ -5,11 +5,18 @@ Names, types, labels and buckets are `test_metrics_contract`'s subject; those of
 off are not here.
 """
 
+import asyncio
+
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from kubesched.base.errors import ServerError
-from kubesched.framework.interfaces import PermitPlugin, Wait
+from kubesched.framework.interfaces import (
+    PermitPlugin,
+    PreBindPlugin,
+    PreBindPreFlightResult,
+    Wait,
+)
 from kubesched.framework.status import unschedulable
 from kubesched.scheduler import scheduler as scheduler_module
 from kubesched.testing import Cluster, make_node, make_pod
@@ -230,6 +237,35 @@ def test_a_wait_on_permit_is_measured():
         assert value(harness, "permit_wait_duration_seconds_sum", result="Success") == 2.0
         timed = {"plugin": "Waiting", "extension_point": "Permit", "status": "Wait"}
         assert value(harness, "plugin_execution_duration_seconds_count", **timed) == 1
+
+
+class Preparing(PreBindPlugin):
+    name = "Preparing"
+
+    def pre_bind_pre_flight(self, state, pod, node_name):
+        return PreBindPreFlightResult(allow_parallel=True)
+
+    async def pre_bind(self, state, pod, node_name):
+        await asyncio.sleep(1.0)
+
+
+class PreparingToo(Preparing):
+    name = "PreparingToo"
+
+
+def test_plugins_that_prepare_a_binding_side_by_side_are_counted_while_they_do():
+    config = (
+        f"{HEADER}profiles:\n- schedulerName: default-scheduler\n"
+        "  plugins:\n    preBind: {enabled: [{name: Preparing}, {name: PreparingToo}]}\n"
+    )
+    with Cluster(config=config, plugins=[Preparing, PreparingToo]) as harness:
+        harness.add(make_node("n1").build())
+        harness.add(make_pod("a").build())
+        harness.settle()
+        assert value(harness, "goroutines", operation="PreBind") == 2
+        harness.advance(2.0)
+        assert harness.client.bindings == {"default/a": "n1"}
+        assert value(harness, "goroutines", operation="PreBind") == 0
 
 
 class Moody(PermitPlugin):

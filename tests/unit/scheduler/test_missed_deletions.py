@@ -7,6 +7,7 @@ from __future__ import annotations
 from kubesched.api.core_v1 import Pod
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nominating_info import NominatingInfo
+from kubesched.scheduler.failure import FailureHandler
 from kubesched.testing import Cluster
 from kubesched.testing.builders import make_node, make_pod
 
@@ -61,6 +62,25 @@ def test_a_nomination_that_the_api_server_never_had_is_given_back_when_it_is_wit
         assert nominator.node_of(preemptor.metadata.uid) == ""
         world.advance(20.0)
         assert world.client.bindings == {"default/other": "n"}
+
+
+def test_a_nomination_that_is_made_again_is_not_announced_as_withdrawn(monkeypatch) -> None:
+    withdrawn: list[str] = []
+    monkeypatch.setattr(
+        FailureHandler, "_announce_withdrawal", lambda _self, _pod, node: withdrawn.append(node)
+    )
+    with Cluster() as world:
+        preemptor = make_pod("preemptor").cpu("1").priority(10).build()
+        world.add(preemptor)
+        world.settle()
+        nominator = world.assembly.scheduler.queue.nominator
+        nominator.add_nominated_pod(PodInfo(preemptor), NominatingInfo(True, "n"))
+
+        running = make_pod("running").cpu("1").on("n").build()
+        world.add(make_node("n").capacity(cpu="1", memory="4Gi").build(), running)
+        world.advance(5.0)
+        assert world.client.deleted == ["default/running"]
+        assert withdrawn == []
 
 
 def test_a_withdrawn_nomination_is_told_to_no_pod_that_ranks_higher() -> None:

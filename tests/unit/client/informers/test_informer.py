@@ -30,6 +30,7 @@ from kubesched.base.errors import (
 from kubesched.client.informers.informer import EventHandler, Informer
 from kubesched.client.informers.reflector import ReflectorSettings
 from kubesched.client.informers.slices import SLICE_STEPS
+from kubesched.testing import make_pod
 
 
 class Pauses:
@@ -501,6 +502,24 @@ async def test_flood_of_events_lets_others_run(new_collection, story, streams):
         await observer
     steps = [after - before for before, after in itertools.pairwise(counts)]
     assert max(steps) <= SLICE_STEPS
+
+
+async def test_a_list_is_applied_in_slices_of_many_objects(collection, story):
+    informer = Scene(collection, story).informer
+    pods = [make_pod(f"pod-{number}").build() for number in range(4 * SLICE_STEPS)]
+    listed = {f"default/{pod.metadata.name}": pod for pod in pods}
+
+    async def turns_of(objects):
+        turns = 0
+        applying = asyncio.create_task(informer.replace(objects, is_restored=False))
+        while not applying.done():
+            await asyncio.sleep(0)
+            turns += 1
+        return turns
+
+    assert await turns_of(listed) == 1 + 4 + 4  # they are put, and then none of them is missing
+    assert await turns_of({}) == 1 + 4
+    assert len(story.calls) == 8 * SLICE_STEPS
 
 
 async def test_handlers_see_the_store_already_changed(collection, story):

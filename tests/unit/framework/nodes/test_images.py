@@ -78,3 +78,16 @@ def test_a_list_of_nodes_leaves_no_history():
     assert len(state.versions) == 2
     index.refresh_row(0)
     assert index.count_seen_at(state, 0) == 1_000
+
+
+def test_rows_from_before_the_table_grew_hold_on_to_their_history():
+    index = ImageIndex(1)
+    index.set_row(0, make_node("n0").image("a", size_bytes=1).build())
+    index.refresh_row(0)
+    index.grow(200)
+    for row in range(1, 100):
+        index.refresh_row(row)
+        index.set_row(row, make_node(f"n{row}").image("a", size_bytes=1).build())
+        index.refresh_row(row)
+    state = index.get("a")
+    assert [index.count_seen_at(state, row) for row in (0, 1, 99)] == [1, 2, 100]

@@ -16,6 +16,8 @@ from kubesched.api.resource_v1 import (
 )
 from kubesched.base.clock import ManualClock
 from kubesched.base.errors import Conflict, NotFound, ServerError
+from kubesched.base.metrics import MetricsRegistry
+from kubesched.base.metrics.scheduler import SchedulerMetrics
 from kubesched.framework.handle import Handle
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.insight.state.memory import MemoryLister
@@ -94,7 +96,7 @@ class Client(StoredObjects):
 class World:
     """A binder, its claims and what it spawned."""
 
-    def __init__(self, *claims, **rules):
+    def __init__(self, *claims, metrics=None, **rules):
         self.lister = MemoryLister()
         for each in claims:
             self.lister.put(each)
@@ -108,6 +110,7 @@ class World:
             clock=self.clock,
             spawn=lambda work, what: self.spawned.append(work),
             activate=self.activated.extend,
+            metrics=metrics,
         )
         self.binder = ClaimBinder(
             handle,
@@ -712,7 +715,8 @@ async def test_a_pod_status_left_unanswered_takes_the_special_claim_back():
 
 async def test_binding_conditions_time_out(monkeypatch):
     monkeypatch.setattr(binding, "LOOK_AGAIN_S", 0)
-    world = World(claim("c"))
+    metrics = SchedulerMetrics(MetricsRegistry())
+    world = World(claim("c"), metrics=metrics)
     task = asyncio.ensure_future(world.bind(world.reserved("c", result=SLOW)))
     await turns()
     assert "status" in world.client.calls
@@ -720,6 +724,10 @@ async def test_binding_conditions_time_out(monkeypatch):
     with pytest.raises(ClaimBindingError) as caught:
         await task
     assert str(caught.value) == "device binding timeout: claim=c"
+    cells = metrics.dra_bindingconditions_wait_duration_seconds.cells().items()
+    assert [(driver, cell.count, cell.sum) for (_, driver, _), cell in cells] == [
+        ("gpu.example.com", 1, 601)
+    ]
 
 
 async def test_a_claim_that_disappears_while_its_conditions_are_waited_for_fails_the_binding():

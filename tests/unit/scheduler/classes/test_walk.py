@@ -36,3 +36,10 @@ def test_the_first_rows_that_pass(order, start, wanted, share, rng):
     start %= len(order)
     rows, examined = Walk(np.array(order), start, wanted).first(mask)
     assert (rows.tolist(), examined) == walked_plainly(order, start, wanted, passing)
+
+
+def test_the_surplus_row_ends_the_walk_and_is_not_examined():
+    passing = np.array([True, True, True, False, True, True])
+    rows, examined = Walk(np.arange(6), start=2, wanted=2).first(passing)
+    assert (rows.tolist(), examined) == walked_plainly([*range(6)], 2, 2, {0, 1, 2, 4, 5})
+    assert examined == 3

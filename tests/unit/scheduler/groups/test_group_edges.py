@@ -62,6 +62,19 @@ def test_pods_of_a_deleted_group_wait_for_the_next_one():  # 26
         assert "" not in world.nodes_of("a", "b")
 
 
+def test_a_nominated_member_takes_its_room_as_soon_as_its_group_is_there():
+    with Groups(1) as world:
+        nominator = world.assembly.scheduler.queue.nominator
+        world.pods("g", "a", priority=7)
+        nominator.add_nominated_pod(PodInfo(world.pod("a")), NominatingInfo(True, "n1"))
+        (stub,) = nominator.nominated_pods_for_node("n1")
+        assert stub.priority == 0, "it is in no queue, as in kube-scheduler"
+        world.group("g", 1)
+        assert world.place_in_queue("a") == "active"
+        (member,) = nominator.nominated_pods_for_node("n1")
+        assert member.priority == 7
+
+
 class Handlers:
     """Informers that keep the handlers attached to them, by kind."""
 

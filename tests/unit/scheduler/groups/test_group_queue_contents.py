@@ -34,6 +34,16 @@ def test_pods_of_groups_are_among_the_pending():
             "pendingPodGroupMemberPods:0; incompletePodGroupPods:1"
         )
         assert queue.sizes == (0, 3, 4)
+        sizes = {
+            name: cell.current() for (name,), cell in queue._metrics.pending_pods.cells().items()
+        }
+        assert sizes == {
+            **dict.fromkeys(("active", "pending"), 0),
+            "backoff": 3,
+            "unschedulable": 1,
+            "gated": 2,
+            "incomplete": 1,
+        }
         assert [(it.info.pod_info.name, it.place) for it in queue.entries()] == [
             ("alone", "unschedulable"),
             ("a", "backoff"),

@@ -136,3 +136,13 @@ def test_a_plugin_that_overrides_only_less_does_not_inherit_the_sort_key():
 
     assert isinstance(rank_by(Backwards(None, None))(3), RankedByLess)
     assert rank_by(Unchanged(None, None)).__func__ is PrioritySort.sort_key
+
+
+def test_a_heap_without_its_leftovers_keeps_its_order():
+    heap, ranks = heap_by_key(), {str(number): number * 37 % 200 for number in range(200)}
+    for key, rank in ranks.items():
+        heap.put(key, Member(key, rank))
+    for number in range(150):
+        heap.remove(str(number))
+        del ranks[str(number)]
+    assert [heap.pop().rank for _ in range(50)] == sorted(ranks.values())
