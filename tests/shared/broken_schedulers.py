@@ -68,6 +68,36 @@ class KeepsPodsOut(SimulatedProcess):
         return None if has_some else unresolvable("kept out")
 
 
+class NominatesLater(SimulatedProcess):
+    """A nomination counts only once the watch shows it."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        nominator = self.assembly.scheduler.queue.nominator
+        add = nominator.add_nominated_pod
+
+        def add_known(pod: Any, nomination: Any = None) -> None:
+            if nomination is None:
+                add(pod)
+
+        nominator.add_nominated_pod = add_known  # type: ignore[method-assign]
+
+
+class QueuesOldVersions(SimulatedProcess):
+    """A pod whose status has changed is queued as it was."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        queue = self.assembly.scheduler.queue
+        update = queue.update
+
+        def update_some(old: Any, new: Any, events: Any) -> None:
+            if old.status == new.status:
+                update(old, new, events)
+
+        queue.update = update_some  # type: ignore[method-assign]
+
+
 class CountsTooMuch(SimulatedProcess):
     """A gauge counts a goroutine that never was."""
 

@@ -35,15 +35,18 @@ from kubesched.playground.apimachinery.objects import JsonObject
 from kubesched.playground.storage.store import Change
 from kubesched.scheduler.failure import FailureHandler
 from kubesched.scheduler.groups.group_queue import GroupSchedulingQueue
+from kubesched.scheduler.queue.scheduling_queue import SchedulingQueue
 from kubesched.scheduler.scheduler import Scheduler
 
 CONDITIONS = "the condition of a pod is that of its last attempt"
 NOMINATIONS = "the nomination of a pod is that of its last attempt"
 EVENTS = "what is decided has an event"
 EVICTIONS = "victims are told, and gone"
+HELD = "a nomination holds at once"
+QUEUED = "the queue knows the newest version of a pod"
 TRIED = "a pod that nothing keeps back is tried"
 GAUGES = "gauges say what there is"
-PROMISES = (CONDITIONS, NOMINATIONS, EVENTS, EVICTIONS, TRIED, GAUGES)
+PROMISES = (CONDITIONS, NOMINATIONS, EVENTS, EVICTIONS, HELD, QUEUED, TRIED, GAUGES)
 
 EVENTS_RESOURCE = "events"
 FAULTS = ("calls", "watches", "processes", "time")
@@ -217,6 +220,7 @@ class _Outside:
         for it in self.world.processes.alive():
             if it.process.is_scheduling:
                 self._check_gauges(it.process.assembly.scheduler)
+                self._check_versions(it.process.assembly.scheduler, by_uid)
 
     def _is_kept_back_by_nothing(self, pod: JsonObject) -> bool:
         """Groups are left out: they may wait for each other, and for members."""
@@ -235,6 +239,24 @@ class _Outside:
             or len(claims) < len(spec.get("resourceClaims") or ())
             or not known.issuperset(claims)
         )
+
+    def _check_versions(self, scheduler: Scheduler, by_uid: dict[str, JsonObject]) -> None:
+        for entry in scheduler.queue.entries():
+            known = entry.info.pod_info.pod.metadata
+            stored = by_uid.get(known.uid, {"metadata": {}})["metadata"]
+            TALLY[QUEUED] += 1
+            if known.resource_version != stored.get("resourceVersion"):
+                self._complain(QUEUED, f"{known.name}: {known.resource_version}, not {stored}")
+
+    def check_held(self, queue: SchedulingQueue, info: QueuedPodInfo, failed: Failed) -> None:
+        """Right after an attempt: the next one must leave the room."""
+        pod = info.pod_info
+        waiting = queue.get_pod(pod.namespace, pod.name)
+        if failed.nomination.override and waiting is not None and waiting.pod_info.uid == pod.uid:
+            held = queue.nominator.node_of(pod.uid)
+            TALLY[HELD] += 1
+            if held != failed.nomination.node_name:
+                self._complain(HELD, f"{pod.key}: {held!r}, after {failed.nomination}")
 
     def _check_gauges(self, scheduler: Scheduler) -> None:
         metrics, queue = scheduler.metrics, scheduler.queue
@@ -391,7 +413,9 @@ def outside_look() -> Iterator[None]:
     def handled(handler: Any, framework: Any, info: Any, failed: Failed, *rest: Any, **how: Any):
         if OWNER.get():  # else it is one of the simulation's own
             current[0].failed(info, failed)
-        return handle(handler, framework, info, failed, *rest, **how)
+        handle(handler, framework, info, failed, *rest, **how)
+        if OWNER.get():
+            current[0].check_held(handler._queue, info, failed)
 
     def told(handler: Any, info: QueuedPodInfo, message: str) -> None:
         if OWNER.get():

@@ -94,6 +94,8 @@ Judge = Callable[[Decided], str]
 
 def _judge(core: Core, pod: Pod) -> Judge:
     model, plain = _model(core), to_builtins(pod)
+    if held := core.assembly.scheduler.queue.nominator.node_of(pod.metadata.uid):
+        plain["status"]["nominatedNodeName"] = held
     told = answer(model, plain)
     victims = _victims(core, model, plain, told)
 
@@ -186,7 +188,7 @@ def _difference(decided: Decided, told: Told, victims: Told | None) -> str:
             return f"behind: {decided.behind}, twins: {behind}"
         return ""
     if decided.rejected is None:
-        return ""
+        return f"{decided.message}, twins: {told}" if decided.message else ""
     mine = {
         name: {"plugin": plugin, "code": CODES[code], "reasons": reasons}
         for name, (code, plugin, reasons) in decided.rejected[0].items()
