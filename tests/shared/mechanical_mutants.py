@@ -467,6 +467,16 @@ class Reach:
         ]
         return [key for _cpu_s, key in sorted(ranked)]
 
+    def seeds(self, number: int, most: int) -> list[int]:
+        """A third that take least time, then those in which most happens.
+
+        The quickest worlds find a broken scheduler soonest, and never evict anything.
+        """
+        quickest: list[int] = self.of(number, int)
+        rest = quickest[most // 3 :]
+        rest.sort(key=lambda seed: -len((self.known[seed] or (0.0, []))[1]))
+        return (quickest[: most // 3] + rest)[:most]
+
     def _run_seeds(self, seeds: Sequence[int]) -> None:
         executed: set[int] = set()
         _probe(self._mutants, executed)
@@ -588,7 +598,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         reach.learn_seeds(args.seeds)
         for number, chosen in drawn.items():
             if number not in known:
-                keep(number, judged_by_seeds(chosen, reach.of(number, int)[: args.runs]))
+                keep(number, judged_by_seeds(chosen, reach.seeds(number, args.runs)))
 
         def work(tests: Tests) -> None:
             reach.learn_tests(tests)
