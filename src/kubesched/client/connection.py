@@ -71,7 +71,7 @@ class HttpConnection(asyncio.Protocol):
         self._on_idle = on_idle
         self._on_lost = on_lost
         self._transport: asyncio.Transport | None = None
-        self._parser = httptools.HttpResponseParser(self)
+        self._parser: httptools.HttpResponseParser  # while connected
         self._exchange: Exchange | None = None
         self._head_complete = False
         self._is_interim = False
@@ -199,6 +199,7 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self._parser = httptools.HttpResponseParser(self)
         self.is_open = True
 
     def data_received(self, data: bytes) -> None:
@@ -243,6 +244,7 @@ class HttpConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_open = False
         self._transport = None
+        del self._parser  # it holds our methods: a cycle
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -291,7 +293,7 @@ class HttpConnection(asyncio.Protocol):
         exchange.response_started = True
         self._head_complete = True
         if exchange.request.stream and status < 300:
-            exchange.stream = StreamingResponse(status, exchange.head, self, exchange)
+            exchange.stream = StreamingResponse(status, exchange.head, self)
             exchange.done(exchange, exchange.stream)
 
     def on_body(self, data: bytes) -> None:

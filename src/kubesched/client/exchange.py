@@ -84,13 +84,10 @@ class BufferedResponse:
 class StreamingResponse:
     """A response whose body is consumed while it arrives. It is its own iterator of chunks."""
 
-    def __init__(
-        self, status: int, head: bytes, source: HttpConnection, exchange: Exchange
-    ) -> None:
+    def __init__(self, status: int, head: bytes, source: HttpConnection) -> None:
         self.status = status
         self.headers: Mapping[str, str] = headers_of(head)
         self._source = source
-        self._exchange = exchange
         self._chunks: list[bytes] = []
         self._buffered_bytes = 0
         self._is_paused = False
@@ -134,7 +131,7 @@ class StreamingResponse:
         if not self._ended:
             self._ended = True
             self._chunks.clear()
-            self._source.abandon(self._exchange)
+            self._source.abort()
 
     def _take(self) -> bytes:
         chunks = self._chunks

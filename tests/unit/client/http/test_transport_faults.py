@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import gc
 import itertools
 import random
 
@@ -18,7 +19,12 @@ from self_checks import check_pool
 
 from kubesched.base.errors import DeadlineExceeded, StreamEnded, TransportError
 from kubesched.client.connection import ConnectionLimits, HttpConnection
-from kubesched.client.exchange import STREAM_HIGH_WATER_BYTES, BufferedResponse
+from kubesched.client.exchange import (
+    STREAM_HIGH_WATER_BYTES,
+    BufferedResponse,
+    Exchange,
+    StreamingResponse,
+)
 from kubesched.client.pool import PoolSettings
 from kubesched.client.transport import Request
 
@@ -530,3 +536,48 @@ def test_no_bytes_whatsoever_leave_an_exchange_without_an_end(data, prefix):
         assert isinstance(outcome, BufferedResponse | TransportError)
 
     asyncio.run(run())
+
+
+async def _ends(peer):
+    await peer.read_request()
+    await peer.start_chunked()
+    await peer.chunk(b"a")
+    await peer.end_chunked()
+    await peer.until_closed()
+
+
+async def _goes_on(peer):
+    await peer.read_request()
+    await peer.start_chunked()
+    while True:
+        await peer.chunk(b"a" * 1000)
+
+
+async def _answers_once(peer):
+    await peer.read_request()
+    await peer.answer(b"a")
+
+
+@pytest.mark.parametrize("over_tls", [False, True])
+@pytest.mark.parametrize("script", [_ends, _goes_on, _answers_once])
+async def test_a_connection_is_freed_without_the_garbage_collector(
+    serve, connect, tls, script, over_tls
+):
+    """A watch lasts for minutes: the collector has frozen its connection before it ends."""
+    server = await serve(script, tls.server() if over_tls else None)
+    gc.collect()
+    gc.disable()
+    try:
+        transport = connect(server, context=tls.client() if over_tls else None)
+        response = await transport.request(get(stream=script is not _answers_once))
+        if script is _goes_on:
+            response.close()
+        else:
+            assert await response.read() == b"a"
+        del response
+        await transport.aclose()
+        await asyncio.sleep(0)
+        kinds = HttpConnection, Exchange, StreamingResponse
+        assert [each for each in gc.get_objects() if isinstance(each, kinds)] == []
+    finally:
+        gc.enable()
