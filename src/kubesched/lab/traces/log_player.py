@@ -151,7 +151,6 @@ class _Player:
     ) -> None:
         self._before_attempt = before_attempt
         header = run.segments[0].header
-        self._run = run
         self._loop = loop
         self._header = header
         self._log = _Log(run.entries())

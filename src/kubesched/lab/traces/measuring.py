@@ -34,7 +34,6 @@ class Meter:
         self._queue = assembly.scheduler.queue
         self._ends_s = ends_s
         self._gpus = gpus
-        self._now = 0.0
         self._pods_on: dict[str, int] = {}
         """Nodes in use -> number of their pods that count."""
         self._used_s: dict[str, float] = {}

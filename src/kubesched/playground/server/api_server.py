@@ -64,7 +64,6 @@ class ApiServer:
         self._clock = clock
         self._rng = rng
         self._journal = journal
-        self._token = token
         self.access = AccessControl(registry, clock, token=token, authorization=authorization)
         self._discovery = Discovery(registry.catalog, registry.release)
         self._openapi = OpenApi(registry)

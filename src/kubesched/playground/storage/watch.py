@@ -36,7 +36,6 @@ class Watch:
         namespace: str | None = None,
         matches: Predicate | None = None,
     ) -> None:
-        self._store = store
         self._collection = store.collection(resource)
         self._position = self._collection.position_after(revision)
         self._namespace = namespace

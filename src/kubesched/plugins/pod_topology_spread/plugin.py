@@ -94,8 +94,9 @@ class PodTopologySpread(
             constraint.when_unsatisfiable for constraint in self._defaults
         )
         self._selectors = None if handle.listers is None else DefaultSelectors(handle.listers)
-        # Filled as nodes are added, not all at once for the first pod.
-        self._columns = [handle.table.label_column(c.topology_key) for c in self._defaults]
+        for constraint in self._defaults:
+            # Made now, to be filled as nodes are added, not all at once for the first pod.
+            handle.table.label_column(constraint.topology_key)
 
     def close(self) -> None:
         if self._selectors is not None:

@@ -232,8 +232,7 @@ def build_hint_map(
 class HintEvaluator:
     """Decides an event's effect on one pod, and measures the duration of hints."""
 
-    def __init__(self, hints: HintMap, clock: Clock, metrics: SchedulerMetrics) -> None:
-        self._hints = hints
+    def __init__(self, clock: Clock, metrics: SchedulerMetrics) -> None:
         self._clock = clock
         self._durations = metrics.queueing_hint_execution_duration_seconds
         self._narrowings = metrics.pre_queueing_hint_evaluations_total

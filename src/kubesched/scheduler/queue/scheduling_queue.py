@@ -146,7 +146,7 @@ class SchedulingQueue(QueueContents):
         if settings.reference.entity_metrics:
             for queue in ("incomplete", "pending"):  # members of pod groups only
                 metrics.pending_pods.labels(queue)
-        self._evaluator = HintEvaluator(hints, stopwatch or clock, metrics)
+        self._evaluator = HintEvaluator(stopwatch or clock, metrics)
         reference = settings.reference
         self._forgets_rejectors = reference.rejectors_forgotten_everywhere
         self._nominates_first = reference.gated_pods_are_nominated

@@ -168,7 +168,7 @@ class Case:
         self.info.pending_plugins = set(pending)
         self.hint_map = hint_map
         self.metrics = world.metrics
-        self.evaluator = HintEvaluator(hint_map, world.clock, world.metrics)
+        self.evaluator = HintEvaluator(world.clock, world.metrics)
 
     def on(self, event, old=None, new=None):
         return self.evaluator.evaluate(self.info, self.hint_map.resolve(event), old, new)

@@ -125,7 +125,6 @@ class FixSearch:
     ) -> None:
         """`before` are changes needed to enter the queue; they become part of every fix."""
         self._before = tuple(before)
-        self._framework = framework
         self._evaluation = evaluation
         self._table = evaluation.table
         self._pod = evaluation.pod
