@@ -112,7 +112,11 @@ class Stage:
 
     @property
     def dropped(self) -> dict[str, int]:
-        return dict(self.broadcaster.statistics().dropped)
+        return dict(self.broadcaster.dropped)
+
+    @property
+    def cached_count(self) -> int:
+        return len(self.broadcaster._cache)
 
 
 @contextlib.asynccontextmanager

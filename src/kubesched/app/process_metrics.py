@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
-from collections.abc import Callable, Mapping
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -88,17 +88,11 @@ def register_common(registry: MetricsRegistry, gates: FeatureGates) -> None:
         features.labels(name, stage.value).set(1 if is_on else 0)
 
 
-def register_event_losses(
-    registry: MetricsRegistry, dropped: Callable[[], Mapping[str, int]]
-) -> None:
+def register_event_losses(registry: MetricsRegistry, dropped: Counter[str]) -> None:
     """Events dropped by the background writer, by reason."""
     family = registry.counter("kubesched_events_dropped_total")
     for reason in _LOSSES:
-        family.labels(reason).read_from(_reader(dropped, reason))
-
-
-def _reader(dropped: Callable[[], Mapping[str, int]], reason: str) -> Callable[[], float]:
-    return lambda: dropped().get(reason, 0)
+        family.labels(reason).read_from(partial(dropped.__getitem__, reason))
 
 
 def register_informers(

@@ -300,7 +300,7 @@ class SchedulerProcess:
 
     def _register_metrics(self, connections: Connections, app: SchedulerApp) -> None:
         register_common(self._registry, self._settings.gates)
-        register_event_losses(self._registry, lambda: connections.events.statistics().dropped)
+        register_event_losses(self._registry, connections.events.dropped)
         as_upstream = self._settings.gates.reference.entity_metrics
         register_informers(self._registry, app.informers, as_upstream=as_upstream)
         register_tasks(self._registry, asyncio.get_running_loop())

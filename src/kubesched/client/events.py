@@ -32,8 +32,7 @@ import asyncio
 import itertools
 import random
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from kubesched.base.clock import Clock
@@ -76,22 +75,6 @@ GAVE_UP = "no success after the last try"
 FAILED = "unexpected failure"
 SHUT_DOWN = "shut down"
 BAD_EVENT = "not a valid event"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventStatistics:
-    """Counters of the events so far."""
-
-    recorded: int
-    """Calls of `event`."""
-    folded: int
-    """Recurrences that only changed a count."""
-    written: int
-    """Successful writes, creations and patches."""
-    queued: int
-    cached: int
-    dropped: Mapping[str, int]
-    """Lost events or patches by reason."""
 
 
 class EventRecorder:
@@ -146,8 +129,8 @@ class EventBroadcaster:
         self._is_stopping = False
         self._is_more_due = False
         self._last_nanos = 0
-        self._recorded = self._folded = self._written = 0
-        self._dropped: Counter[str] = Counter()
+        self.dropped: Counter[str] = Counter()
+        """Lost events or patches by reason."""
 
     def recorder(self, controller: str) -> EventRecorder:
         """A recorder reporting as `controller`, usually a profile's scheduler name."""
@@ -157,16 +140,6 @@ class EventBroadcaster:
     def legacy_recorder(self, component: str) -> EventRecorder:
         """A recorder of core/v1 events, for leader election."""
         return EventRecorder(self, Reporter(component, "", is_legacy=True))
-
-    def statistics(self) -> EventStatistics:
-        return EventStatistics(
-            recorded=self._recorded,
-            folded=self._folded,
-            written=self._written,
-            queued=len(self._queue),
-            cached=len(self._cache),
-            dropped=dict(self._dropped),
-        )
 
     async def run(self) -> None:
         """Write events until cancelled, then flush for at most the flush time."""
@@ -194,7 +167,6 @@ class EventBroadcaster:
         action: str,
         note: str,
     ) -> None:
-        self._recorded += 1
         about = identity_of(regarding)
         if about is None or type_ not in EVENT_TYPES:
             self._drop(BAD_EVENT, f'{type_} "{reason}" about a {type(regarding).__name__}')
@@ -219,7 +191,6 @@ class EventBroadcaster:
                 self._forget_oldest()
 
     def _fold(self, entry: EventEntry) -> None:
-        self._folded += 1
         entry.count += 1
         entry.last_observed = self._clock.now()
         if entry.count == 2:
@@ -244,8 +215,8 @@ class EventBroadcaster:
 
     def _drop(self, why: str, what: str) -> None:
         """Count a loss, and log only the first: there may be thousands per second."""
-        self._dropped[why] += 1
-        if self._dropped[why] == 1:
+        self.dropped[why] += 1
+        if self.dropped[why] == 1:
             log.warning("Event dropped; further ones are only counted", why=why, event=what)
 
     # Writing.
@@ -283,7 +254,6 @@ class EventBroadcaster:
 
         def done(rest: Rest | None) -> None:
             if rest is None:
-                self._written += 1
                 entry.written_count = 1
             if entry.is_due():
                 self._under_way[entry] = None
@@ -375,7 +345,6 @@ class EventBroadcaster:
                 "Unable to write event (may retry after sleeping)", error, event=entry.described()
             )
             return False
-        self._written += 1
         return True
 
     async def _write(self, entry: EventEntry, *, is_series: bool) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+from collections import Counter
 from random import Random
 
 import pytest
@@ -140,8 +141,8 @@ def test_who_leads_is_told():
 
 def test_lost_events_are_counted_by_reason():
     registry = MetricsRegistry()
-    losses = {"queue full": 3}
-    register_event_losses(registry, lambda: losses)
+    losses = Counter({"queue full": 3})
+    register_event_losses(registry, losses)
     assert 'kubesched_events_dropped_total{reason="queue full"} 3' in registry.text()
     assert 'kubesched_events_dropped_total{reason="shut down"} 0' in registry.text()
 

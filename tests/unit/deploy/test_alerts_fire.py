@@ -14,6 +14,7 @@ import os
 import random
 import shutil
 import subprocess
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -50,7 +51,7 @@ class Replica:
 
     registry: MetricsRegistry = field(default_factory=MetricsRegistry)
     clock: ManualClock = field(default_factory=ManualClock)
-    lost: dict[str, int] = field(default_factory=dict)
+    lost: Counter[str] = field(default_factory=Counter)
     is_up: bool = True
     leads: bool = True
     attempts_a_minute: int = 60
@@ -60,7 +61,7 @@ class Replica:
     def __post_init__(self):
         self.metrics = SchedulerMetrics(self.registry)
         self.election = LeaderMetrics(self.registry)
-        register_event_losses(self.registry, lambda: self.lost)
+        register_event_losses(self.registry, self.lost)
         informers = InformerFactory(None, clock=self.clock, random=random.Random(1))
         self.informer = informers.informer(Pod)
         register_informers(self.registry, informers)

@@ -8,6 +8,7 @@ import asyncio
 import json
 import random
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,7 @@ def families():
         ClientMetrics(registry, clock)
         LeaderMetrics(registry)
         register_common(registry, DEFAULT_GATES)
-        register_event_losses(registry, dict)
+        register_event_losses(registry, Counter())
         informers = InformerFactory(None, clock=clock, random=random.Random(1))
         informers.informer(Pod)
         register_informers(registry, informers)

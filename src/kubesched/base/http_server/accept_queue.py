@@ -45,7 +45,6 @@ class AcceptQueue:
         self._ready: dict[str, list[WaitingSocket]] = {}
         self._has_ready = asyncio.Event()
         self._count = 0
-        self.dropped_count = 0
 
     def __len__(self) -> int:
         return self._count
@@ -53,7 +52,6 @@ class AcceptQueue:
     def put(self, sock: socket.socket, address: str) -> None:
         """Add a socket; the queue closes it unless `get` returns it."""
         if self._count >= self._max_sockets:
-            self.dropped_count += 1
             largest = max(self._waiting.values(), key=len)
             self._drop(next(iter(largest)))
         waiting = WaitingSocket(sock, fairness_key(address), self._clock.monotonic())

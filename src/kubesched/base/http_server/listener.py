@@ -72,7 +72,6 @@ class Listener:
         self._handshakes: dict[asyncio.Task[None], WaitingSocket] = {}
         self._is_empty = asyncio.Event()
         self._is_empty.set()
-        self.evicted_count = 0
 
     @property
     def port(self) -> int:
@@ -160,7 +159,6 @@ class Listener:
         most = max(idle.values(), key=lambda members: len(members))
         _since, cut = min(most, key=itemgetter(0))
         cut()
-        self.evicted_count += 1
         return True
 
     async def _sweep(self) -> None:

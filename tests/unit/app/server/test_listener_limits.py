@@ -189,7 +189,6 @@ async def test_when_all_places_are_taken_the_quietest_makes_room(serve, context)
     held = [await connect(running, context) for _ in range(5)]
     status, _, _ = await running.get("/healthz", context=context)
     assert status == 200
-    assert running.listener.evicted_count == 1
     assert await ended(held[0][0]) == b""
     for _, writer in held:
         await close(writer)
