@@ -305,14 +305,14 @@ class RestClient:
     async def update_status(self, obj: R) -> R:
         return await self.update(obj, subresource="status")
 
-    async def update_preserved(self, obj: Preserved[R], *, subresource: str = "") -> Preserved[R]:
+    async def update_preserved(self, obj: Preserved[R]) -> Preserved[R]:
         """Write a whole object back; `Conflict` if it changed meanwhile."""
         kind, metadata = kind_of(type(obj.record)), _metadata(obj.record)
-        path = kind.object_path(metadata.name, metadata.namespace, subresource)
+        path = kind.object_path(metadata.name, metadata.namespace)
         body = await self._write("PUT", path, obj.raw)
         return _decoded(body, kind.record, codec.decode_preserved)
 
-    async def update_merged(self, changed: R, *, subresource: str = "") -> R:
+    async def update_merged(self, changed: R) -> R:
         """Write a changed record back without losing the fields it does not know.
 
         Reads the object first; `Conflict` if it is no longer at the record's revision.
@@ -327,8 +327,7 @@ class RestClient:
                 "try again",
                 kind.group,
             )
-        written = await self.update_preserved(current.with_record(changed), subresource=subresource)
-        return written.record
+        return (await self.update_preserved(current.with_record(changed))).record
 
     async def patch(
         self,

@@ -95,7 +95,6 @@ class BindingCycle:
         event_gate: EventGate,
         nominate_for_expectation: bool = True,
         counts_flushed: bool = True,
-        concurrency: int = BINDINGS_AT_A_TIME,
         flight: FlightRecorder | None = None,
     ) -> None:
         self._cycle = cycle
@@ -109,7 +108,7 @@ class BindingCycle:
         self._flight = flight
         self._nominate_for_expectation = nominate_for_expectation
         self._counts_flushed = counts_flushed
-        self.slots = BindingSlots(concurrency)
+        self.slots = BindingSlots(BINDINGS_AT_A_TIME)
         self._direct: dict[DirectBinding, None] = {}
         """In start order. A pod occurs twice if it was deleted and restored meanwhile."""
         self._unsent: list[DirectBinding] = []

@@ -21,10 +21,10 @@ def error_text(body: str, status: int) -> Response:
     return text(f"{body}\n", status=status, headers=NO_SNIFF)
 
 
-def json_body(value: object, *, content_type: str = JSON, indent: int | None = None) -> Response:
+def json_body(value: object, *, indent: int | None = None) -> Response:
     separators = (",", ":") if indent is None else None
     body = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators)
-    return Response(body=body.encode(), content_type=content_type, headers=NO_SNIFF)
+    return Response(body=body.encode(), content_type=JSON, headers=NO_SNIFF)
 
 
 def failure(

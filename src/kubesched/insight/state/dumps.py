@@ -77,7 +77,7 @@ def _opened(path: str) -> contextlib.AbstractContextManager[io.BufferedReader]:
     return open(path, "rb")  # the caller closes it
 
 
-def unpacked(stream: io.BufferedReader, max_bytes: int = MAX_BYTES) -> Iterator[bytes]:
+def unpacked(stream: io.BufferedReader) -> Iterator[bytes]:
     """The contents of a stream in pieces, decompressed if it is gzip.
 
     Raises:
@@ -89,8 +89,8 @@ def unpacked(stream: io.BufferedReader, max_bytes: int = MAX_BYTES) -> Iterator[
     size = 0
     while chunk := contents.read(_CHUNK):
         size += len(chunk)
-        if size > max_bytes:
-            raise StateError(f"larger than {max_bytes >> 20} MiB unpacked")
+        if size > MAX_BYTES:
+            raise StateError(f"larger than {MAX_BYTES >> 20} MiB unpacked")
         yield chunk
 
 
