@@ -113,7 +113,7 @@ class Quantity:
         if up < 0 and self.is_big:
             return _scale_down_big(self.unscaled, _power_of_ten(-up))
         if up <= 0:
-            return _low_64_bits(_divide_away_from_zero(self.unscaled, _power_of_ten(-up)))
+            return low_64_bits(_divide_away_from_zero(self.unscaled, _power_of_ten(-up)))
         result = self.unscaled * _power_of_ten(up)
         if _fits(result):
             return result
@@ -121,8 +121,8 @@ class Quantity:
         # multiplication of their own and become 0 for the others; big ones keep the low bits, where
         # a power of ten past int64 counts as its smallest number.
         if self.is_big:
-            return _low_64_bits(result if up <= 18 else self.unscaled * MIN_INT64)
-        return _low_64_bits(result) if up in (1, 2, 3, 6, 9) else 0
+            return low_64_bits(result if up <= 18 else self.unscaled * MIN_INT64)
+        return low_64_bits(result) if up in (1, 2, 3, 6, 9) else 0
 
     def is_zero(self) -> bool:
         return self.unscaled == 0
@@ -333,17 +333,17 @@ def _scale_down_big(amount: int, divisor: int) -> int:
     # Upstream: negative big amounts are cut to 64 bits first and rounded towards positive infinity,
     # or past it. Nothing valid is negative; it only has to come out the same.
     if amount < MAX_INT64 and divisor <= 10**18:
-        amount = _low_64_bits(amount)
+        amount = low_64_bits(amount)
         whole = -(-amount // divisor) if amount < 0 else amount // divisor
     else:
         whole = amount // divisor
-    return _low_64_bits(whole + (amount % divisor != 0))
+    return low_64_bits(whole + (amount % divisor != 0))
 
 
 def _fits(amount: int) -> bool:
     return MIN_INT64 <= amount <= MAX_INT64
 
 
-def _low_64_bits(amount: int) -> int:
+def low_64_bits(amount: int) -> int:
     """Two's complement truncation, as Go converts."""
     return (amount + 2**63) % 2**64 - 2**63

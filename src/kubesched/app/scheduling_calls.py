@@ -22,7 +22,6 @@ from kubesched.base.errors import (
     TransportError,
     WriteRefused,
 )
-from kubesched.base.logs import get_logger
 from kubesched.base.metrics.scheduler import SchedulerMetrics
 from kubesched.client.patch import strategic_merge_patch
 from kubesched.client.rest import RestClient
@@ -34,8 +33,6 @@ from kubesched.scheduler.unknown_binding import (
     REPEAT_PAUSES_S,
     resolve_unknown_binding,
 )
-
-log = get_logger(__name__)
 
 R = TypeVar("R", bound=Record)
 

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Sequence
 import numpy as np
 
 from kubesched.api.core_v1 import Node
+from kubesched.api.quantity import low_64_bits
 from kubesched.base.errors import KubeschedError
 from kubesched.base.logs import get_logger
 from kubesched.framework.cycle_state import CycleState
@@ -225,14 +226,7 @@ class ExtendedAlgorithm:
             for name, points in answer:
                 index = at.get(name)
                 if index is not None:
-                    totals[index] = _wrapped(int(totals[index]) + points)
+                    # Upstream: out-of-range points from an extender overflow silently.
+                    totals[index] = low_64_bits(int(totals[index]) + points)
                     lots[index] = self._algorithm.random.randrange(1, 2**62)
         return totals, lots
-
-
-def _wrapped(total: int) -> int:
-    """Wrap to 64 bits.
-
-    # Upstream: out-of-range points from an extender overflow silently.
-    """
-    return (total + 2**63) % 2**64 - 2**63

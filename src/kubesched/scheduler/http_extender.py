@@ -12,7 +12,6 @@ import msgspec
 
 from kubesched.api.core_v1 import Container, Node, Pod
 from kubesched.base.errors import ConnectFailed, CredentialsError, KubeschedError, NotFound
-from kubesched.base.logs import get_logger
 from kubesched.client.pool import HttpTransport
 from kubesched.client.tls_context import Pem, TlsSettings, build_context
 from kubesched.client.transport import AnonymousCredentials, ConnectionConfig, Request, Transport
@@ -21,8 +20,6 @@ from kubesched.framework.extenders import ExtenderFilterResult, Victims
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.preemption.extenders import find_victims
 from kubesched.scheduler.unknown_binding import resolve_unknown_binding
-
-log = get_logger(__name__)
 
 DEFAULT_TIMEOUT_S = 5.0
 MAX_ANSWER_BYTES = 64 * 1024 * 1024

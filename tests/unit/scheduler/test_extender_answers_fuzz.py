@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kubesched.api.core_v1 import Node, Pod
+from kubesched.api.quantity import low_64_bits
 from kubesched.base.errors import (
     ConnectFailed,
     CredentialsError,
@@ -30,7 +31,6 @@ from kubesched.config import types
 from kubesched.framework.extenders import Victims
 from kubesched.framework.nodes.node_table import NodeTable
 from kubesched.framework.nodes.pods import PodInfo
-from kubesched.scheduler import extended_algorithm
 from kubesched.scheduler.http_extender import HttpExtender
 from kubesched.testing import Cluster
 from kubesched.testing.builders import make_node, make_pod
@@ -277,6 +277,6 @@ async def test_a_clear_refusal_is_believed() -> None:
 
 
 def test_absurd_points_wrap_as_64_bits_do() -> None:
-    assert extended_algorithm._wrapped(2**63) == -(2**63)
-    assert extended_algorithm._wrapped(-(2**63) - 1) == 2**63 - 1
-    assert extended_algorithm._wrapped(5) == 5
+    assert low_64_bits(2**63) == -(2**63)
+    assert low_64_bits(-(2**63) - 1) == 2**63 - 1
+    assert low_64_bits(5) == 5

@@ -6,15 +6,12 @@ import inspect
 from collections.abc import Awaitable, Sequence
 
 from kubesched.api.core_v1 import Pod
-from kubesched.base.logs import get_logger
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.interfaces import PostFilterAnswer, PostFilterPlugin, PostFilterResult
 from kubesched.framework.runtime.framework import Framework
 from kubesched.framework.runtime.guard import as_status, failure, raised
 from kubesched.framework.runtime.timing import timed
 from kubesched.framework.status import Code, NodeToStatus, Status, unschedulable
-
-log = get_logger(__name__)
 
 ALL_SKIPPED = "All PostFilter plugins are skipped"
 

@@ -93,10 +93,6 @@ def labels_of(obj: JsonObject) -> dict[str, str]:
     return obj["metadata"].get("labels") or {}
 
 
-def full_name(namespace: str, name: str) -> str:
-    return f"{namespace}/{name}" if namespace else name
-
-
 def value_at(obj: Json, path: Sequence[str]) -> Json:
     """The value at a path of fields; None if a part of the path is missing."""
     for key in path:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from kubesched.api.core_v1 import NodeSelector, Pod, Taint, Toleration
-from kubesched.api.node_selectors import ParsedNodeSelector, RequiredNodeAffinity
+from kubesched.api.core_v1 import Pod, Taint, Toleration
+from kubesched.api.node_selectors import RequiredNodeAffinity
 from kubesched.playground.apimachinery.objects import (
     JsonObject,
     condition,
@@ -64,10 +64,6 @@ def required_affinity(pod_spec: JsonObject) -> RequiredNodeAffinity:
     """The pod's nodeSelector and required node affinity."""
     relevant = {key: pod_spec[key] for key in ("nodeSelector", "affinity") if pod_spec.get(key)}
     return RequiredNodeAffinity(msgspec.convert({"spec": relevant}, Pod))
-
-
-def node_selector(selector: JsonObject) -> ParsedNodeSelector:
-    return ParsedNodeSelector(msgspec.convert(selector, NodeSelector))
 
 
 def taints_of(node: JsonObject) -> list[Taint]:

@@ -29,7 +29,6 @@ from kubesched.plugins.dynamic_resources.structured.selectors import (
     device_environment,
 )
 
-MAX_CONFIGS = 32
 _MAX_TOLERATIONS = 16
 _MAX_BINDING_CONDITIONS = 4
 _MAX_DRIVER_NAME = 63
