@@ -326,6 +326,16 @@ def test_changes_of_a_claim_that_would_help():
     ]
 
 
+def test_the_claim_of_a_group_is_not_edited():
+    """A template's change does not reach it, and its group keeps it while its pods come and go."""
+    objects = [GPU, node("n"), gpus("n", 1)]
+    asked = claim("c", exactly("r", 2))
+    assert [change.kind for _, change in changes_of(asked, *objects)] == ["FewerDevices"]
+    owner = {"kind": "PodGroup", "name": "g", "uid": "g", "controller": True}
+    asked = claim("c", exactly("r", 2), meta={"ownerReferences": [owner]})
+    assert changes_of(asked, *objects) == []
+
+
 def test_a_class_a_toleration_and_a_claim_without_users():
     broken = device_class("none", "false")
     asked = claim("c", exactly("r", class_name="none"))

@@ -92,7 +92,10 @@ class ClaimChanges:
         kinds: set[str] = set()
         devices = [pooled.device for pooled in trials.dra.pools.of(node).devices]
         taints = dict.fromkeys((t.key, t.effect) for one in devices for t in one.taints or ())
-        for kind, text, cost, operation in _device_edits(claim, at, listers, taints):
+        owner = claim.metadata.controller()
+        is_of_group = owner is not None and owner.kind == "PodGroup"  # which keeps it as it is
+        edits = () if is_of_group else _device_edits(claim, at, listers, taints)
+        for kind, text, cost, operation in edits:
             document: Any = msgspec.to_builtins(claim)
             edited = msgspec.convert(apply_json_patch(document, [operation]), ResourceClaim)
             others = [edited if other is claim else other for other in claims]
