@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.scheduling_v1alpha3 import CompositePodGroup
@@ -17,6 +17,8 @@ from kubesched.api.scheduling_v1beta1 import PodGroup
 from kubesched.framework.events import Resource
 
 Group = PodGroup | CompositePodGroup
+MAX_LEVELS: Final = 32
+"""Of groups in a tree. The API server does not bound them, and trees are walked recursively."""
 
 
 class GroupKey(NamedTuple):
@@ -32,7 +34,7 @@ class GroupKey(NamedTuple):
 
 
 class HierarchyError(Exception):
-    """The tree above a group is incomplete or a circle; the message is upstream's."""
+    """The tree above a group is incomplete, a circle, or too high. Messages are upstream's."""
 
 
 @dataclass(slots=True, eq=False)
@@ -224,24 +226,38 @@ class GroupStates:
         return None if state is None else state.group
 
     def children(self, key: GroupKey) -> list[Group]:
-        """The child groups of a composite, oldest first."""
+        """The child groups of a composite, oldest first; none below the lowest level."""
         children = self._children.get(key, {})
+        if children and self._level(key) >= MAX_LEVELS:
+            return []
         return sorted(
             children.values(),
             key=lambda group: (group.metadata.creation_timestamp or "", group.metadata.name),
         )
 
+    def _level(self, key: GroupKey) -> int:
+        """1 for a root; at most `MAX_LEVELS`."""
+        at: GroupKey | None = key
+        for level in range(1, MAX_LEVELS):
+            group = None if at is None else self.find(at)
+            at = None if group is None else self._parent_key(group)
+            if at is None:
+                return level
+        return MAX_LEVELS
+
     def ancestors(self, key: GroupKey) -> Iterator[Group]:
         """The group and those above it, up to the root.
 
         Raises:
-            HierarchyError: a group is missing, or the chain is a circle.
+            HierarchyError: a group is missing, the chain is a circle, or has too many levels.
         """
         seen: set[GroupKey] = set()
         at: GroupKey | None = key
         while at is not None:
             if at in seen:
                 raise HierarchyError(f"cycle detected in composite pod group hierarchy: {at}")
+            if len(seen) == MAX_LEVELS:
+                raise HierarchyError(f"more than {MAX_LEVELS} levels of pod groups above {key}")
             seen.add(at)
             group = self.find(at)
             if group is None:

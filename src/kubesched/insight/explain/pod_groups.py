@@ -340,11 +340,10 @@ class _GroupStory:
             if quorum < min_count(group) and (count := self._starts(framework, changed)):
                 pods = "1 pod" if count == 1 else f"{count} pods"
                 found.append(f"minCount {quorum}: {pods} would start")
-        if isinstance(group, PodGroup) and self.known < min_count(group):
-            missing = min_count(group) - self.known
-            if self._starts(framework, _with_copies(root, missing)):
-                more = "1 more pod" if missing == 1 else f"{missing} more pods"
-                found.append(f"{more} like {members[0].pod}: all would start")
+        missing = min_count(group) - self.known if isinstance(group, PodGroup) else 0
+        if 0 < missing <= MOST_COPIES and self._starts(framework, _with_copies(root, missing)):
+            more = "1 more pod" if missing == 1 else f"{missing} more pods"
+            found.append(f"{more} like {members[0].pod}: all would start")
         if root.group.spec.scheduling_constraints is not None and (
             self._starts(framework, _changed(root, scheduling_constraints=None))
         ):
@@ -362,6 +361,8 @@ class _GroupStory:
 
 
 GROUPS_TOLD = 8
+MOST_COPIES = 1000
+"""Missing members that are tried: minCount may be two billion."""
 _COPY = "copy-"
 _SHARED = ("schedulerName", "priority", "preemptionPolicy")
 """Fields in which all pods of a tree have to agree."""

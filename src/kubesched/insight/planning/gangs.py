@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from msgspec import structs
 
@@ -19,6 +20,8 @@ from kubesched.insight.explain.pod_groups import cycles_of
 from kubesched.insight.planning.model import Stop
 from kubesched.insight.state.planned_cluster import PlanError, PlannedCluster
 from kubesched.scheduler.groups.group_cycle import GroupRejected
+
+LARGEST_GANG: Final = 100_000
 
 
 def group_to_count(world: PlannedCluster, pods: Sequence[Pod]) -> PodGroup | None:
@@ -39,7 +42,10 @@ def group_to_count(world: PlannedCluster, pods: Sequence[Pod]) -> PodGroup | Non
         raise PlanError(f"{_named(name)}: it is neither in the cluster nor in the files")
     if group.spec.parent_composite_pod_group_name:
         raise PlanError(f"{_named(name)}: groups of a CompositePodGroup cannot be counted")
-    if 1 < len(pods) < (least := min_count(group)):
+    least = min_count(group)
+    if least > LARGEST_GANG:
+        raise PlanError(f"{_named(name)}: minCount is {least}; at most {LARGEST_GANG} are counted")
+    if 1 < len(pods) < least:
         raise PlanError(f"{_named(name)}: minCount is {least}, and the files have {len(pods)} pods")
     return group
 

@@ -119,6 +119,27 @@ def test_a_gang_that_lacks_pods(cpu, helps):
     assert (wanted in told.helps) == bool(helps)
 
 
+def test_no_copies_are_made_for_a_gang_of_billions():
+    with Groups(4) as world:
+        world.group("g", 2**31 - 1)
+        world.pods("g", "a")
+        told = explained(world)
+    assert told.helps == ["minCount 1: 1 pod would start"]
+
+
+def test_a_tree_with_too_many_levels_is_waited_for():
+    gates = f"{TOPOLOGY} CompositePodGroup"
+    with Groups(4, gates=gates) as world:
+        world.composite("c0")
+        for level in range(1, 40):
+            world.composite(f"c{level}", parentCompositePodGroupName=f"c{level - 1}")
+        world.group("g", parentCompositePodGroupName="c39")
+        world.pods("g", "a")
+        told = explained(world, gates=gates)
+    what = "more than 32 levels of pod groups above podgroup/default/g"
+    assert told.summary == f"waiting: {what}."
+
+
 def test_a_gang_with_a_gated_member():
     with Groups(4) as world:
         world.group("g", 2)

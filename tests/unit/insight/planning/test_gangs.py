@@ -81,6 +81,12 @@ def test_files_with_fewer_pods_than_a_gang_needs_cannot_be_counted():
         count_capacity(nodes(8), files(GROUP % "", JOB % ("a", 1), JOB % ("b", 1)), gates=gates())
 
 
+def test_a_gang_of_billions_is_not_counted():
+    group = (GROUP % "").replace("minCount: 3", "minCount: 2147483647")
+    with pytest.raises(PlanError, match=r"minCount is 2147483647; at most 100000 are counted"):
+        count_capacity(nodes(8), files(group, JOB % ("a", 1)), gates=gates())
+
+
 def test_as_many_gangs_start_in_a_plan():
     """The count is what the scheduler does with so many groups."""
     gangs = [

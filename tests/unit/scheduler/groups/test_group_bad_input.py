@@ -155,3 +155,22 @@ def test_a_minimum_that_is_never_reached():
         assert world.nodes_of("a", "b") == ["", ""]
         assert world.place_in_queue("a") == world.place_in_queue("b") == "gated"
         assert world.condition("a") is None, "as in kube-scheduler, which says nothing either"
+
+
+@pytest.mark.parametrize("levels", [31, 33, 400])
+def test_a_chain_of_composite_groups_keeps_nobody_else_waiting(levels):
+    """The chain's pod starts if the chain has at most 32 levels; one beside the chain does."""
+    gates = "TopologyAwareWorkloadScheduling CompositePodGroup"
+    with Groups(8, gates=gates) as world:
+        world.composite("c0")
+        for level in range(1, levels):
+            world.composite(f"c{level}", parentCompositePodGroupName=f"c{level - 1}")
+        world.group("deep", 1, parentCompositePodGroupName=f"c{levels - 1}")
+        world.group("near", 1, parentCompositePodGroupName="c0")
+        world.pods("deep", "a")
+        world.pods("near", "b")
+        world.pods("", "x")
+        world.settle()
+        assert [bool(node) for node in world.nodes_of("a", "b", "x")] == [levels < 32, True, True]
+        if levels >= 32:
+            assert world.place_in_queue("a") == "incomplete"
