@@ -180,7 +180,7 @@ class SecondLook:
         if isinstance(scheduler, GroupScheduler):
             groups = scheduler.groups
             seen = WatchedGroupCycles(
-                **{it.name: getattr(groups, it.name) for it in fields(groups)}
+                **{it.name: getattr(groups, it.name) for it in fields(groups) if it.init}
             )
             seen.look = self
             scheduler.groups = seen
