@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import ssl
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -62,7 +62,6 @@ class Authenticator:
         self._trust = trust
         self._tokens = tokens
         self._clock = clock
-        self._issuers = IssuerCheck()
 
     async def authenticate(self, peer: PeerCertificate | None, headers: Headers) -> User:
         """The user.
@@ -88,7 +87,7 @@ class Authenticator:
             return None
         if (
             trust.proxy_ca
-            and self._issuers.issued_by(peer.der, trust.proxy_ca)
+            and _issued_by(peer.der, trust.proxy_ca)
             and (not trust.proxy_names or peer.common_name in trust.proxy_names)
         ):
             user = user_in_headers(headers, trust.headers)
@@ -97,7 +96,7 @@ class Authenticator:
         if not trust.client_ca or not peer.common_name:
             return None
         # TLS verified against both bundles at once; if there are two, find out which one issued it.
-        if trust.proxy_ca and not self._issuers.issued_by(peer.der, trust.client_ca):
+        if trust.proxy_ca and not _issued_by(peer.der, trust.client_ca):
             return None
         return User(name=peer.common_name, groups=tuple(peer.names("organizationName")))
 
@@ -128,23 +127,9 @@ def _bearer_token(headers: Headers) -> str:
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
-class IssuerCheck:
-    """Whether one of several authorities issued a certificate; results are cached."""
-
-    def __init__(self) -> None:
-        self._known: OrderedDict[tuple[bytes, str], bool] = OrderedDict()
-
-    def issued_by(self, der: bytes, authorities_pem: str) -> bool:
-        key = (hashlib.sha256(der).digest(), authorities_pem)
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = _issued_by(der, authorities_pem)
-            if len(self._known) > MAX_REMEMBERED_ISSUERS:
-                self._known.popitem(last=False)
-        return known
-
-
+@lru_cache(MAX_REMEMBERED_ISSUERS)
 def _issued_by(der: bytes, authorities_pem: str) -> bool:
+    """Whether one of several authorities issued a certificate."""
     from cryptography import x509
     from cryptography.exceptions import InvalidSignature
 

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from kubesched.api.core_v1 import Namespace, Node, Pod, Service
 from kubesched.api.meta import CustomObject
 from kubesched.client.informers.sharing import Sharing
-from kubesched.insight.state import documents
+from kubesched.insight.state import documents, dumps
 from kubesched.insight.state.cluster_state import ClusterState, Problem, StateError
 from kubesched.insight.state.documents import DocumentReader
-from kubesched.insight.state.dumps import load_dumps, unpacked
+from kubesched.insight.state.dumps import load_dumps
 from kubesched.testing import make_node, make_pod
 
 POD = msgspec.to_builtins(make_pod("a").cpu("1").build())
@@ -235,7 +235,7 @@ def test_missing_files_and_damaged_archives_are_named(tmp_path: Path) -> None:
 
 
 def test_too_much_unpacked_data_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unpacked, "__defaults__", (5 << 20,))
+    monkeypatch.setattr(dumps, "MAX_BYTES", 5 << 20)
     with pytest.raises(StateError, match=r"bomb: larger than 5 MiB unpacked$"):
         load(tmp_path, gzip.compress(b" " * 10_000_000), "bomb")
 
