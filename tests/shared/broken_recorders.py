@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 from kubesched.app.simulated import SimulatedProcess
 from kubesched.lab.simulation.options import NO_FAULTS, ONE_SEGMENT_BYTES, DiskOptions, Rates
+from kubesched.lab.simulation.processes import ProcessParts
 
 GOOD = DiskOptions(segment_bytes=ONE_SEGMENT_BYTES, total_bytes=1 << 30, flush_at=8)
 
@@ -31,19 +33,19 @@ def _calm(disk: DiskOptions) -> dict[str, Any]:
 class BrokenRecorder(SimulatedProcess):
     """Breaks its recorder when it is made."""
 
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, **settings)
+    def __init__(self, parts: ProcessParts) -> None:
+        super().__init__(parts)
         assert self.recorder is not None
-        self.spoil(self.recorder, settings)
+        self.spoil(self.recorder, parts.random)
 
-    def spoil(self, recorder: Any, settings: dict[str, Any]) -> None:
+    def spoil(self, recorder: Any, random: Random) -> None:
         raise NotImplementedError
 
 
 class CutsBlocks(BrokenRecorder):
     """The last byte of a block is not written."""
 
-    def spoil(self, recorder: Any, settings: dict[str, Any]) -> None:
+    def spoil(self, recorder: Any, random: Random) -> None:
         segment = recorder._writer._segment
         write: Callable[[bytes], None] = segment._write
         segment._write = lambda data: write(data[:-1])
@@ -52,7 +54,7 @@ class CutsBlocks(BrokenRecorder):
 class LogsAnotherNode(BrokenRecorder):
     """The log names another node than the one that was chosen."""
 
-    def spoil(self, recorder: Any, settings: dict[str, Any]) -> None:
+    def spoil(self, recorder: Any, random: Random) -> None:
         decided = recorder.decided
         recorder.decided = lambda info, node_name, status: decided(info, f"{node_name}x", status)
 
@@ -60,7 +62,7 @@ class LogsAnotherNode(BrokenRecorder):
 class EndsWithoutReason(BrokenRecorder):
     """The reason why recording ends is not told."""
 
-    def spoil(self, recorder: Any, settings: dict[str, Any]) -> None:
+    def spoil(self, recorder: Any, random: Random) -> None:
         give_up = recorder._give_up
         recorder._give_up = lambda _reason: give_up("something went wrong")
 
@@ -68,8 +70,8 @@ class EndsWithoutReason(BrokenRecorder):
 class CaresAboutTheDisk(BrokenRecorder):
     """An error of the disk uses up a random number that the scheduler would have had."""
 
-    def spoil(self, recorder: Any, settings: dict[str, Any]) -> None:
-        give_up, random = recorder._give_up, settings["random"]
+    def spoil(self, recorder: Any, random: Random) -> None:
+        give_up = recorder._give_up
 
         def disturb(reason: str) -> None:
             random.random()
@@ -81,7 +83,7 @@ class CaresAboutTheDisk(BrokenRecorder):
 class ForgetsInCheckpoints(BrokenRecorder):
     """A checkpoint lacks the object that changed last."""
 
-    def spoil(self, recorder: Any, settings: dict[str, Any]) -> None:
+    def spoil(self, recorder: Any, random: Random) -> None:
         writer = recorder._writer
         rotate = writer._rotate
 
