@@ -13,8 +13,8 @@ from kubesched.insight.state.virtual_loop import VirtualLoop, run_virtual
 from kubesched.lab.simulation import storage, workloads
 from kubesched.lab.simulation.cluster import SimulatedCluster
 from kubesched.lab.simulation.liveness import BOUND_S, POLL_S, wait_until_settled
-from kubesched.lab.simulation.placeable import Late, WithVictims, what_can_be_placed
-from kubesched.lab.simulation.trace import Trace, Violation
+from kubesched.lab.simulation.placeable import what_can_be_placed
+from kubesched.lab.simulation.trace import Pending, Trace, Violation
 from kubesched.playground.apimachinery.objects import JsonObject
 
 APART_FROM_WEB: JsonObject = {
@@ -32,10 +32,10 @@ def _pod(name: str, cpu: str, **spec: Any) -> JsonObject:
     return {"metadata": metadata, "spec": {"containers": [container], **spec}}
 
 
-def _placeable(preemptor: JsonObject, nominated: str) -> str | None:
+def _placeable(preemptor: JsonObject, nominated: str) -> Pending | None:
     """What can be done for the preemptor on a node of 2 CPUs where a pod of 1500m is in its way."""
 
-    async def main(loop: VirtualLoop) -> str | None:
+    async def main(loop: VirtualLoop) -> Pending | None:
         cluster = SimulatedCluster(loop, Random(1), Trace(loop.time))
         node = workloads.node("n1", Random(1))
         node["status"]["allocatable"]["cpu"] = "2"
@@ -51,23 +51,23 @@ def _placeable(preemptor: JsonObject, nominated: str) -> str | None:
 
 @pytest.mark.parametrize("nominated", ["", "n1"], ids=["not nominated", "nominated before"])
 @pytest.mark.parametrize(
-    ("cpu", "affinity", "bound"),
-    [("1", {}, WithVictims), ("100m", {"affinity": APART_FROM_WEB}, Late)],
+    ("cpu", "affinity", "is_late"),
+    [("1", {}, False), ("100m", {"affinity": APART_FROM_WEB}, True)],
     ids=["lacks room", "lacks more than room"],
 )
 def test_a_preemptor_is_known_whether_or_not_it_was_nominated_before(
-    cpu: str, affinity: JsonObject, bound: type[str], nominated: str
+    cpu: str, affinity: JsonObject, is_late: bool, nominated: str
 ) -> None:
     preemptor = _pod("preemptor", cpu, priorityClassName="high", **affinity)
     found = _placeable(preemptor, nominated)
-    assert found == "default/victim would be preempted; default/preemptor fits on n1"
-    assert type(found) is bound
+    what = "default/victim would be preempted; default/preemptor fits on n1"
+    assert found == Pending(what, is_late=is_late, has_victims=not is_late)
 
 
 def test_a_pod_with_a_claim_has_the_longer_bound() -> None:
     """A volume that was assumed for another pod and given back is no event."""
 
-    async def main(loop: VirtualLoop) -> str | None:
+    async def main(loop: VirtualLoop) -> Pending | None:
         cluster = SimulatedCluster(loop, Random(1), Trace(loop.time), ("volumes",))
         cluster.api.create("nodes", workloads.node("n1", Random(1)))
         cluster.api.create(storage.VOLUMES, storage.local_volume("disk", "n1"))
@@ -78,23 +78,19 @@ def test_a_pod_with_a_claim_has_the_longer_bound() -> None:
         return what_can_be_placed(cluster)
 
     found = run_virtual(main)
-    assert found == "PersistentVolume disk would be promised"
-    assert type(found) is Late
+    assert found == Pending("PersistentVolume disk would be promised", is_late=True)
 
 
-@pytest.mark.parametrize(("untold", "bound"), [(True, Late), (False, str)])
-def test_a_pod_that_a_plugin_turned_down_has_the_longer_bound(
-    untold: bool, bound: type[str]
-) -> None:
-    async def main(loop: VirtualLoop) -> str | None:
+@pytest.mark.parametrize("untold", [True, False])
+def test_a_pod_that_a_plugin_turned_down_has_the_longer_bound(untold: bool) -> None:
+    async def main(loop: VirtualLoop) -> Pending | None:
         cluster = SimulatedCluster(loop, Random(1), Trace(loop.time))
         cluster.api.create("nodes", workloads.node("n1", Random(1)))
         cluster.api.create("pods", _pod("waits", "1"))
         return what_can_be_placed(cluster, untold=lambda _pod: untold)
 
     found = run_virtual(main)
-    assert found == "default/waits fits on n1"
-    assert type(found) is bound
+    assert found == Pending("default/waits fits on n1", is_late=untold)
 
 
 @pytest.mark.parametrize("deleted_at_s", [0.0, 60.0], ids=["at once", "later"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from itertools import chain
+from typing import Final
 
 from kubesched.api.core_v1 import Pod
 from kubesched.api.names import key_of_manifest
@@ -23,17 +24,14 @@ from kubesched.framework.interfaces import Plugin, PostBindPlugin, PreBindPlugin
 from kubesched.framework.status import Status
 from kubesched.lab.simulation.audit import Complain, SilentAuditor
 from kubesched.lab.simulation.cluster import GROUPS, SimulatedCluster
+from kubesched.lab.simulation.trace import Pending
 from kubesched.lab.simulation.workloads import group_name
 from kubesched.playground.apimachinery.objects import JsonObject
 from kubesched.playground.storage.store import Change
 from kubesched.scheduler.factory import Assembly
 from kubesched.scheduler.groups.group_queue import GroupSchedulingQueue
 
-
-class Untrue(str):
-    """A condition that a group should not have any more, or does not have yet."""
-
-    __slots__ = ()
+UNTRUE: Final = "the condition of a group is true when all is quiet"
 
 
 class SilentGangAuditor(SilentAuditor, PreBindPlugin):
@@ -148,7 +146,7 @@ class GroupChecks:
                 return f"members of {name}: {sorted(known.assigned ^ assigned)}, {known.assumed}"
         return None
 
-    def untrue_condition(self) -> Untrue | None:
+    def untrue_condition(self) -> Pending | None:
         """A group that was scheduled since the faults stopped, and does not say so."""
         pods = self._cluster.active_pods()
         for group in self._cluster.groups():
@@ -160,7 +158,8 @@ class GroupChecks:
                 and bound >= _minimum(group)
                 and condition(group)[0] != "True"
             ):
-                return Untrue(f"{key_of_manifest(group)} runs, and says {condition(group)}")
+                what = f"{key_of_manifest(group)} runs, and says {condition(group)}"
+                return Pending(what, UNTRUE)
         return None
 
 

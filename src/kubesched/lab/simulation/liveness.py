@@ -13,11 +13,11 @@ from kubesched.framework.engine import is_idle
 from kubesched.insight.state.virtual_loop import VirtualLoop
 from kubesched.lab.simulation.checkers import MAX_WAIT_S, Checkers
 from kubesched.lab.simulation.cluster import SimulatedCluster
-from kubesched.lab.simulation.gangs import Untrue, stays_gated
-from kubesched.lab.simulation.placeable import Late, WithVictims, what_can_be_placed
+from kubesched.lab.simulation.gangs import stays_gated
+from kubesched.lab.simulation.placeable import what_can_be_placed
 from kubesched.lab.simulation.plugins import TROUBLEMAKER
 from kubesched.lab.simulation.processes import Incarnation, Processes
-from kubesched.lab.simulation.trace import Trace, Violation
+from kubesched.lab.simulation.trace import Pending, Trace, Violation
 from kubesched.plugins.gang_scheduling import GangScheduling
 from kubesched.scheduler.groups.group_queue import GroupSchedulingQueue
 
@@ -52,24 +52,6 @@ which stands for its connection.
 """
 
 
-class Leftover(str):
-    """A claim that is still reserved for a deleted pod."""
-
-    __slots__ = ()
-
-
-class Discrepancy(str):
-    """A difference between a scheduler's cache and the API server."""
-
-    __slots__ = ()
-
-
-class Taken(str):
-    """Something that a scheduler took and did not give back."""
-
-    __slots__ = ()
-
-
 async def wait_until_settled(
     loop: VirtualLoop,
     cluster: SimulatedCluster,
@@ -89,7 +71,7 @@ async def wait_until_settled(
     since, bound_s = loop.time(), BOUND_S
     placed = _placed(cluster)
     asked_at: int | None = None
-    placeable: str | None = None
+    placeable: Pending | None = None
     while True:
         await asyncio.sleep(POLL_S)
         if (now_placed := _placed(cluster)) != placed:
@@ -108,19 +90,12 @@ async def wait_until_settled(
             pending = placeable or _first_taken(loop, processes)
             if pending is None and cluster.store.revision == asked_at:
                 break
-        if isinstance(pending, Late) or (had_broken_answers and isinstance(pending, WithVictims)):
+        if pending is None:
+            pending = Pending("writes go on without end")
+        if pending.is_late or (had_broken_answers and pending.has_victims):
             bound_s = LATE_BOUND_S
         if loop.time() > since + bound_s:
-            detail = f"after {bound_s:g} s: {pending or 'writes go on without end'}"
-            if isinstance(pending, Leftover):
-                raise Violation("no claim is left reserved for a pod that is gone", detail)
-            if isinstance(pending, Discrepancy):
-                raise Violation("the cache equals the store when all is quiet", detail)
-            if isinstance(pending, Taken):
-                raise Violation("what a scheduler takes comes back", detail)
-            if isinstance(pending, Untrue):
-                raise Violation("the condition of a group is true when all is quiet", detail)
-            raise Violation("all that can be placed is placed once faults stop", detail)
+            raise Violation(pending.promise, f"after {bound_s:g} s: {pending.what}")
     for incarnation in processes.alive():
         if incarnation.is_working:
             checkers.check_fully(incarnation)
@@ -139,11 +114,11 @@ def _working(processes: Processes) -> list[Incarnation]:
     return [incarnation for incarnation in processes.alive() if incarnation.process.is_scheduling]
 
 
-def _first_taken(loop: VirtualLoop, processes: Processes) -> str | None:
+def _first_taken(loop: VirtualLoop, processes: Processes) -> Pending | None:
     return next(filter(None, (_taken(loop, each) for each in _working(processes))), None)
 
 
-def _taken(loop: VirtualLoop, incarnation: Incarnation) -> Taken | None:
+def _taken(loop: VirtualLoop, incarnation: Incarnation) -> Pending | None:
     """What it should have given back by now; None if there is nothing."""
     process = incarnation.process
     assembly, scheduler = process.assembly, process.assembly.scheduler
@@ -164,7 +139,8 @@ def _taken(loop: VirtualLoop, incarnation: Incarnation) -> Taken | None:
         "tasks": max(tasks - OWN_TASKS - of_informers, 0),
         "timers": max(timers - OWN_TIMERS - of_informers, 0),
     }
-    return next((Taken(f"{count} {what}") for what, count in counts.items() if count), None)
+    taken = next((f"{count} {what}" for what, count in counts.items() if count), None)
+    return None if taken is None else Pending(taken, "what a scheduler takes comes back")
 
 
 def _stale_nominations(incarnation: Incarnation) -> int:
@@ -191,30 +167,31 @@ def _was_not_told(processes: Processes, pod: Pod) -> bool:
 
 def _what_is_pending(
     cluster: SimulatedCluster, processes: Processes, checkers: Checkers
-) -> str | None:
+) -> Pending | None:
     working = _working(processes)
     if not working:
-        return "no process schedules"
+        return Pending("no process schedules")
     if any(pod["metadata"].get("deletionTimestamp") for pod in cluster.pods()):
-        return "pods are being deleted"
+        return Pending("pods are being deleted")
     if any(
         pod["spec"].get("nodeName") and not cluster.has_node(pod["spec"]["nodeName"])
         for pod in cluster.pods()
     ):
-        return "pods of removed nodes are still there"
+        return Pending("pods of removed nodes are still there")
     if checkers.devices is not None and (held := checkers.devices.leftover()) is not None:
-        return Leftover(held)
+        return Pending(held, "no claim is left reserved for a pod that is gone")
     for incarnation in working:
         unfinished = _unfinished(incarnation)
         if unfinished is not None:
-            return type(unfinished)(f"{incarnation.name}: {unfinished}")
+            return unfinished._replace(what=f"{incarnation.name}: {unfinished.what}")
         difference = checkers.difference_from_store(incarnation)
         if difference is not None:
-            return Discrepancy(f"{incarnation.name}: {difference}")
+            what = f"{incarnation.name}: {difference}"
+            return Pending(what, "the cache equals the store when all is quiet")
     return None
 
 
-def _unfinished(incarnation: Incarnation) -> str | None:
+def _unfinished(incarnation: Incarnation) -> Pending | None:
     scheduler = incarnation.process.assembly.scheduler
     counts = {
         "assumed": scheduler.cache.assumed_count,
@@ -223,9 +200,11 @@ def _unfinished(incarnation: Incarnation) -> str | None:
         "waiting on Permit": len(incarnation.process.assembly.waiting_pods),
     }
     unfinished = next((f"{count} pods {what}" for what, count in counts.items() if count), None)
-    if unfinished is not None and any(
+    if unfinished is None:
+        return None
+    waits_for_gang = any(
         GangScheduling.name in waiting.pending_plugins()
         for waiting in incarnation.process.assembly.waiting_pods
-    ):
-        return Late(unfinished)  # as long as upstream: until Permit's five minutes are over
-    return unfinished
+    )
+    # Late as upstream: until Permit's five minutes are over.
+    return Pending(unfinished, is_late=waits_for_gang)

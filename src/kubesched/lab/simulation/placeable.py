@@ -35,8 +35,8 @@ from kubesched.insight.state.virtual_loop import SimulationStuck
 from kubesched.lab.simulation import extenders
 from kubesched.lab.simulation.cluster import SimulatedCluster
 from kubesched.lab.simulation.extenders import CalmExtender, Opinion
-from kubesched.lab.simulation.gangs import Untrue, condition
-from kubesched.lab.simulation.trace import Violation
+from kubesched.lab.simulation.gangs import UNTRUE, condition
+from kubesched.lab.simulation.trace import Pending, Violation
 from kubesched.lab.simulation.workloads import EXTENDED_RESOURCE
 from kubesched.plugins.registry import in_tree_registry
 from kubesched.scheduler.decisions import Outcome
@@ -55,18 +55,6 @@ OTHER_KINDS: Final[tuple[type[Any], ...]] = (
     ResourceSlice,
 )
 """Kinds that a scheduler needs in addition to nodes and pods."""
-
-
-class Late(str):
-    """A change that no event may have reported, see `LATE_BOUND_S`."""
-
-    __slots__ = ()
-
-
-class WithVictims(str):
-    """A pod that could be placed by preemption."""
-
-    __slots__ = ()
 
 
 Untold = Callable[[Pod], bool]
@@ -104,7 +92,7 @@ def what_can_be_placed(
     untold: Untold = lambda _pod: False,
     gates: FeatureGates = DEFAULT_GATES,
     trial_order: Sequence[str] = (),
-) -> str | None:
+) -> Pending | None:
     """A pod that a fresh scheduler would place, find volumes for, or preempt for; or None.
 
     It uses an extender with these traits, or none if they are None. `trial_order`: waiting members
@@ -121,15 +109,15 @@ def what_can_be_placed(
         for key in answer.bindings
         if group_of(by_key[key]) is None  # groups wait for no event
     ):
-        return Late("; ".join(reasons)) if reasons else None
+        return Pending("; ".join(reasons), is_late=True) if reasons else None
     if answer.evicted:
-        return WithVictims("; ".join(reasons))
-    return reasons[0] if reasons else _untrue(cluster, answer, pods, untold)
+        return Pending("; ".join(reasons), has_victims=True)
+    return Pending(reasons[0]) if reasons else _untrue(cluster, answer, pods, untold)
 
 
 def _untrue(
     cluster: SimulatedCluster, answer: _Answer, pods: Iterable[Pod], untold: Untold
-) -> str | None:
+) -> Pending | None:
     """A group's condition that the fresh scheduler would have changed.
 
     A group that fails is tried again and again, so all schedulers come to say the same.
@@ -143,7 +131,7 @@ def _untrue(
             text = f"{key_of_manifest(stored)} says {says}, and should say {would_be}"
             key = GroupKey("default", stored["metadata"]["name"])
             is_late = any(untold(pod) for pod in pods if group_of(pod) == key)
-            return Late(text) if is_late else Untrue(text)
+            return Pending(text, is_late=True) if is_late else Pending(text, UNTRUE)
     return None
 
 

@@ -7,6 +7,7 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from kubesched.base.errors import KubeschedError
 from kubesched.framework.runtime import guard
@@ -56,6 +57,18 @@ class Violation(KubeschedError):
         super().__init__(f"{property_}: {detail}")
         self.property = property_
         self.detail = detail
+
+
+class Pending(NamedTuple):
+    """Why the world has not settled."""
+
+    what: str
+    promise: str = "all that can be placed is placed once faults stop"
+    """The property that does not hold if this lasts."""
+    is_late: bool = False
+    """No event may have reported the change, see `liveness.LATE_BOUND_S`."""
+    has_victims: bool = False
+    """A pod could be placed by preemption."""
 
 
 class Complaints:
