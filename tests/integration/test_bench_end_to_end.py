@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from kubesched.base.errors import KubeschedError
 from kubesched.lab.benchmarking import operations as ops
 from kubesched.lab.benchmarking.catalogue import find
 from kubesched.lab.benchmarking.end_to_end.driving import Pace, Release
 from kubesched.lab.benchmarking.end_to_end.run import (
-    BenchmarkFailed,
     EndToEndOptions,
     run_end_to_end,
 )
@@ -112,7 +112,7 @@ async def test_a_scheduler_that_ends_is_quoted_and_its_log_kept():
     broken = Contestant(
         "broken", (sys.executable, "-c", "raise SystemExit('no such flag')"), "", ""
     )
-    with pytest.raises(BenchmarkFailed, match="broken ended with 1: no such flag") as failed:
+    with pytest.raises(KubeschedError, match="broken ended with 1: no such flag") as failed:
         await measured(basic(), contestants=(broken,))
     folder = str(failed.value).rpartition("logs are kept in ")[2]
     assert "no such flag" in (await asyncio.to_thread(Path(folder, "broken.log").read_text))
@@ -121,5 +121,5 @@ async def test_a_scheduler_that_ends_is_quoted_and_its_log_kept():
 async def test_pods_that_do_not_fit_are_not_waited_for_for_ever():
     workload = basic()
     steps = tuple(op for op in workload.ops if not isinstance(op, ops.CreateNodes))
-    with pytest.raises(BenchmarkFailed, match="none was in the last 2 s"):
+    with pytest.raises(KubeschedError, match="none was in the last 2 s"):
         await measured(replace(workload, ops=steps), pace=Pace(stall_s=2.0))

@@ -31,10 +31,6 @@ PATIENCE = 3
 """How often a pool is restarted if its workers die without finishing anything."""
 
 
-class ExecutorError(KubeschedError):
-    """An executor that does not exist, cannot be reached, or cannot work."""
-
-
 @dataclass(frozen=True, slots=True)
 class Done:
     """A finished cell: its index, and its result or error."""
@@ -101,7 +97,7 @@ def _blob(shared: object) -> bytes:
     try:
         return pickle.dumps(shared)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise ExecutorError(f"other processes need names that they can import: {error}") from None
+        raise KubeschedError(f"other processes need names that they can import: {error}") from None
 
 
 def _in_worker(work: Work, index: int, cell: object) -> Done:
@@ -152,7 +148,7 @@ class LocalProcesses(Executor):
 
 def _on_dask(work: Work, blob: bytes, version: str, index: int, cell: object) -> Done:
     if version != __version__:
-        raise ExecutorError(f"this worker has kubesched {__version__}, the sweep {version}")
+        raise KubeschedError(f"this worker has kubesched {__version__}, the sweep {version}")
     return _attempt(work, pickle.loads(blob), index, cell)
 
 
@@ -160,7 +156,7 @@ def _distributed() -> Any:  # noqa: ANN401  # a module without types
     try:
         return importlib.import_module("distributed")
     except ImportError:
-        raise ExecutorError("Dask is not installed here: pip install 'kubesched[dask]'") from None
+        raise KubeschedError("Dask is not installed here: pip install 'kubesched[dask]'") from None
 
 
 class Dask(Executor):
@@ -175,7 +171,7 @@ class Dask(Executor):
         try:
             client = distributed.Client(self._address, timeout="10s", set_as_default=False)
         except (OSError, ValueError) as error:
-            raise ExecutorError(f"dask:{self._address}: {error}") from None
+            raise KubeschedError(f"dask:{self._address}: {error}") from None
         with client:
             # A copy on every worker, so that losing a worker loses nothing.
             [sent] = client.scatter([blob], broadcast=True, hash=False)

@@ -17,10 +17,6 @@ from kubesched.base.errors import KubeschedError
 from kubesched.base.version import __version__
 
 
-class StoreError(KubeschedError):
-    """The result folder is not usable."""
-
-
 def key_of_cell(**inputs: object) -> str:
     """Hash of named inputs and kubesched's version; values without a JSON form use `repr`."""
     known = {"version": __version__, **inputs}
@@ -32,13 +28,13 @@ class ResultStore:
     """A folder of results; None stores nothing."""
 
     def __init__(self, folder: str | None) -> None:
-        """Raises StoreError."""
+        """Raises KubeschedError."""
         self._folder = Path(folder) if folder is not None else None
         if self._folder is not None:
             try:
                 self._folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise StoreError(f"{folder}: {error.strerror or error}") from None
+                raise KubeschedError(f"{folder}: {error.strerror or error}") from None
 
     def get(self, key: str) -> bytes | None:
         if self._folder is None:
@@ -48,7 +44,7 @@ class ResultStore:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise StoreError(f"{self._folder}: {error.strerror or error}") from None
+            raise KubeschedError(f"{self._folder}: {error.strerror or error}") from None
 
     def put(self, key: str, result: bytes) -> None:
         if self._folder is None:
@@ -64,4 +60,4 @@ class ResultStore:
                     os.unlink(name)
                 raise
         except OSError as error:
-            raise StoreError(f"{self._folder}: {error.strerror or error}") from None
+            raise KubeschedError(f"{self._folder}: {error.strerror or error}") from None

@@ -47,8 +47,7 @@ def run_sweep(
     Results are stored as they arrive, so an interrupted sweep can resume. Failures are not stored.
 
     Raises:
-        ExecutorError: the executor cannot work at all.
-        StoreError: a result cannot be written.
+        KubeschedError: the executor cannot work at all, or a result cannot be written.
     """
     results: dict[int, Result] = {}
     for index, cell in enumerate(cells):

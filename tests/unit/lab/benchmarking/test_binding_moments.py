@@ -6,6 +6,7 @@ import pytest
 
 from kubesched.api.meta import ObjectMeta
 from kubesched.base.clock import ManualClock
+from kubesched.base.errors import KubeschedError
 from kubesched.lab.benchmarking.end_to_end import observing
 from kubesched.lab.benchmarking.end_to_end.decision_profile import DecisionProfile
 from kubesched.lab.benchmarking.end_to_end.measuring import (
@@ -18,7 +19,7 @@ from kubesched.lab.benchmarking.end_to_end.measuring import (
     rate,
 )
 from kubesched.lab.benchmarking.end_to_end.metric_pages import MetricPage
-from kubesched.lab.benchmarking.end_to_end.observing import BindingObserver, BoundPod, StalledError
+from kubesched.lab.benchmarking.end_to_end.observing import BindingObserver, BoundPod
 from kubesched.lab.benchmarking.end_to_end.usage import Usage
 
 
@@ -76,7 +77,7 @@ async def test_a_stall_names_what_is_missing():
     clock = ManualClock()
     observer = BindingObserver(clock)
     observer.take(bound("a"))
-    with pytest.raises(StalledError, match=r"the pods: 2 of 3 pods are still not bound.* ns/b"):
+    with pytest.raises(KubeschedError, match=r"the pods: 2 of 3 pods are still not bound.* ns/b"):
         await observer.until_bound(
             ["ns/a", "ns/c", "ns/b"],
             stall_s=10,

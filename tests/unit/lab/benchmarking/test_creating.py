@@ -8,7 +8,7 @@ import pytest
 
 from kubesched.base.clock import SystemClock
 from kubesched.base.errors import AlreadyExists, KubeschedError, TransportError
-from kubesched.lab.benchmarking.end_to_end.creating import CREATORS, CreationError, Creator
+from kubesched.lab.benchmarking.end_to_end.creating import CREATORS, Creator
 
 
 class Server:
@@ -74,7 +74,7 @@ async def test_a_refused_object_is_named(fault):
     with pytest.raises(ExceptionGroup) as failed:
         await Creator(Server("pod-7", fault), SystemClock()).create_all(pods(20))
     (error,) = failed.value.exceptions
-    assert isinstance(error, CreationError)
+    assert isinstance(error, KubeschedError)
     assert str(error) == f"cannot create Pod ns/pod-7: {fault}"
 
 
@@ -129,5 +129,5 @@ async def test_a_named_subresource_is_replaced_in_the_objects_place():
 
 async def test_a_refused_replacement_is_named():
     fault = TransportError("no answer")
-    with pytest.raises(CreationError, match="cannot update Pod ns/pod-0: no answer"):
+    with pytest.raises(KubeschedError, match="cannot update Pod ns/pod-0: no answer"):
         await Creator(Server("pod-0", fault), SystemClock()).replace(pods(1)[0], ())

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kubesched.base.errors import KubeschedError
 from kubesched.base.metrics import MetricsRegistry
 from kubesched.lab.benchmarking.end_to_end.measuring import milliseconds
 from kubesched.lab.benchmarking.end_to_end.metric_pages import (
     HistogramView,
     MetricPage,
-    MetricsError,
 )
 
 PAGE = """\
@@ -79,7 +79,7 @@ def test_quantiles_of_nothing_are_none():
 
 
 def test_a_line_that_is_no_metric_is_refused():
-    with pytest.raises(MetricsError, match="<html>"):
+    with pytest.raises(KubeschedError, match="<html>"):
         MetricPage("<html>\n")
 
 

@@ -7,10 +7,10 @@ import os
 import pytest
 
 from kubesched.base.clock import ManualClock, SystemClock
+from kubesched.base.errors import KubeschedError
 from kubesched.lab.benchmarking.end_to_end.measuring import MACHINE, UsageLog
 from kubesched.lab.benchmarking.end_to_end.usage import (
     Usage,
-    UsageError,
     parse_machine,
     parse_stat,
     read_machine,
@@ -45,7 +45,7 @@ def test_times_and_memory_are_found_behind_any_name(name):
     ],
 )
 def test_what_is_no_account_is_refused(text):
-    with pytest.raises(UsageError, match="not a process's account"):
+    with pytest.raises(KubeschedError, match="not a process's account"):
         parse_stat(text)
 
 
@@ -59,9 +59,9 @@ def test_this_process_has_used_time_and_memory():
 
 
 def test_a_process_that_is_gone_is_named(tmp_path):
-    with pytest.raises(UsageError, match="process 77"):
+    with pytest.raises(KubeschedError, match="process 77"):
         read_usage(77, tmp_path)
-    with pytest.raises(UsageError, match="the machine"):
+    with pytest.raises(KubeschedError, match="the machine"):
         read_machine(tmp_path)
 
 
@@ -69,7 +69,7 @@ def test_the_machine_is_busy_when_it_neither_idles_nor_waits():
     line = "cpu  100 10 40 90000 800 3 2 7 1 0"
     assert parse_machine(line).cpu_s == pytest.approx(155 / os.sysconf("SC_CLK_TCK"))
     for wrong in ("cpu0 1 2 3 4 5 6 7", "cpu 1 2", "intr a b c d e f g"):
-        with pytest.raises(UsageError):
+        with pytest.raises(KubeschedError):
             parse_machine(wrong)
 
 

@@ -12,7 +12,7 @@ from sweep_work import killing_always, killing_once, slow, squared
 
 from kubesched.base.errors import KubeschedError
 from kubesched.lab.sweeps.executors import Dask, InProcess, LocalProcesses, parse
-from kubesched.lab.sweeps.store import ResultStore, StoreError, key_of_cell
+from kubesched.lab.sweeps.store import ResultStore, key_of_cell
 from kubesched.lab.sweeps.sweep import Keyed, run_sweep
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
@@ -64,7 +64,7 @@ def test_keys_tell_inputs_apart():
 
 def test_a_folder_that_cannot_be_used_is_an_error(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(StoreError, match="file"):
+    with pytest.raises(KubeschedError, match="file"):
         ResultStore(str(tmp_path / "file"))
 
 

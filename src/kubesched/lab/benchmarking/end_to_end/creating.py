@@ -29,10 +29,6 @@ _STATUS_APART = frozenset(("PersistentVolume", "PersistentVolumeClaim"))
 """Kinds whose status the API server ignores on creation."""
 
 
-class CreationError(KubeschedError):
-    """The API server rejected an object of the workload."""
-
-
 class Creator:
     """Creates manifests. An error names the object and ends the workload."""
 
@@ -93,9 +89,9 @@ class Creator:
                 await self._client.patch(kind, name, namespace, patch, subresource="status")
         except AlreadyExists as error:
             if not may_exist:
-                raise CreationError(f"cannot create {described(manifest)}: {error}") from error
+                raise KubeschedError(f"cannot create {described(manifest)}: {error}") from error
         except (ApiError, TransportError) as error:
-            raise CreationError(f"cannot create {described(manifest)}: {error}") from error
+            raise KubeschedError(f"cannot create {described(manifest)}: {error}") from error
 
     async def _with_priority_class(self, manifest: Manifest) -> Manifest:
         """Convert a numeric priority to a class, which priority admission requires."""
@@ -133,10 +129,12 @@ class Creator:
                 break
             except Forbidden as error:
                 if not remaining:
-                    raise CreationError(f"PriorityClass {name} is not accepted: {error}") from error
+                    raise KubeschedError(
+                        f"PriorityClass {name} is not accepted: {error}"
+                    ) from error
                 await asyncio.sleep(_CLASS_PAUSE_S)
             except (ApiError, TransportError) as error:
-                raise CreationError(f"PriorityClass {name}: {error}") from error
+                raise KubeschedError(f"PriorityClass {name}: {error}") from error
         self._priority_classes.add(name)
 
     async def replace(self, manifest: Manifest, subresources: Sequence[str]) -> None:
@@ -155,7 +153,7 @@ class Creator:
                 await self._client.put_raw(f"{target}?fieldValidation=Strict", body)
         except (ApiError, TransportError) as error:
             what = " ".join((described(manifest), *subresources))
-            raise CreationError(f"cannot update {what}: {error}") from error
+            raise KubeschedError(f"cannot update {what}: {error}") from error
 
     async def _with_account(self, manifest: Manifest, path: str) -> Manifest:
         """Keep the service account if the server assigns one; workload files have none."""
@@ -164,7 +162,7 @@ class Creator:
                 pod = codec.decode(await self._client.get_raw(path), dict[str, Any])
                 self._account = str(pod.get("spec", {}).get("serviceAccountName", ""))
         except (ApiError, TransportError) as error:
-            raise CreationError(f"cannot read {described(manifest)}: {error}") from error
+            raise KubeschedError(f"cannot read {described(manifest)}: {error}") from error
         if not self._account:
             return manifest
         return {**manifest, "spec": {"serviceAccountName": self._account, **manifest["spec"]}}
@@ -175,7 +173,7 @@ class Creator:
             options = DeleteOptions(grace_period_seconds=0)
             await self._client.delete_collection(PODS, namespace, options=options)
         except (ApiError, TransportError) as error:
-            raise CreationError(f"cannot delete the pods of {namespace}: {error}") from error
+            raise KubeschedError(f"cannot delete the pods of {namespace}: {error}") from error
 
     async def delete(self, manifest: Manifest) -> None:
         kind, metadata = kind_of_manifest(manifest), manifest["metadata"]
@@ -183,16 +181,16 @@ class Creator:
         try:
             await self._client.delete(kind, name, namespace)
         except (ApiError, TransportError) as error:
-            raise CreationError(f"cannot delete {described(manifest)}: {error}") from error
+            raise KubeschedError(f"cannot delete {described(manifest)}: {error}") from error
         if manifest["kind"] == "Pod":
             await self.claims.delete_of(namespace, name)
 
 
 def kind_of_manifest(manifest: Manifest) -> Kind[Record]:
-    """Raises `CreationError` for unknown kinds."""
+    """Raises `KubeschedError` for unknown kinds."""
     kind = find_kind(manifest["apiVersion"], manifest["kind"])
     if kind is None:
-        raise CreationError(f"{described(manifest)}: {manifest['apiVersion']} is not known here")
+        raise KubeschedError(f"{described(manifest)}: {manifest['apiVersion']} is not known here")
     return kind
 
 

@@ -24,7 +24,7 @@ from kubesched.lab.benchmarking.end_to_end.creating import Creator
 from kubesched.lab.benchmarking.end_to_end.decision_profile import DecisionProfile
 from kubesched.lab.benchmarking.end_to_end.measuring import UsageLog, measurement, until_settled
 from kubesched.lab.benchmarking.end_to_end.metric_pages import MetricPage
-from kubesched.lab.benchmarking.end_to_end.observing import BindingObserver, StalledError
+from kubesched.lab.benchmarking.end_to_end.observing import BindingObserver
 from kubesched.lab.benchmarking.end_to_end.planes import Plane
 from kubesched.lab.benchmarking.end_to_end.volumes import Provisioner
 from kubesched.lab.benchmarking.results import RunResult
@@ -39,10 +39,6 @@ Report = Callable[[str], None]
 _POLL_S = 0.2
 CLAIM_WORKERS = 5
 """Pods whose claims are released concurrently, as in scheduler_perf's claim controller."""
-
-
-class NotPlayableError(KubeschedError):
-    """A workload requires something that is not supported here."""
 
 
 class Release(Enum):
@@ -139,7 +135,7 @@ class Driver:
             case ops.StopCollectingMetrics():
                 await self._end_stretch()
             case _:
-                raise NotPlayableError(f"cannot play {_told(step)}")
+                raise KubeschedError(f"cannot play {_told(step)}")
 
     def _check(self) -> None:
         self._plane.check()
@@ -270,7 +266,7 @@ class Driver:
 
     async def _end_stretch(self) -> None:
         if (stretch := self._stretch) is None:
-            raise NotPlayableError("measuring ends before it has begun")
+            raise KubeschedError("measuring ends before it has begun")
         self._stretch = None
         keys = [
             key
@@ -349,7 +345,7 @@ class Driver:
             if not left:
                 return
             if self._clock.monotonic() > deadline:
-                raise StalledError(
+                raise KubeschedError(
                     f"a barrier waits for pods to be tried: {len(left)} of {len(keys)} "
                     "were not within "
                     f"{self._pace.stall_s:.0f} s; one of them is {min(left)}"

@@ -19,10 +19,6 @@ _SAMPLE = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? ([^ ]+)(?: [0-9]
 _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)",?')
 
 
-class MetricsError(KubeschedError):
-    """A metrics page cannot be parsed."""
-
-
 @dataclass(frozen=True, slots=True)
 class Sample:
     """One line of a page."""
@@ -74,14 +70,14 @@ class MetricPage:
     """All samples of a page by name."""
 
     def __init__(self, text: str) -> None:
-        """Raises `MetricsError` for a line that is neither a comment nor a sample."""
+        """Raises `KubeschedError` for a line that is neither a comment nor a sample."""
         self._samples: dict[str, list[Sample]] = {}
         for line in text.splitlines():
             if not line or line.startswith("#"):
                 continue
             match = _SAMPLE.match(line)
             if match is None:
-                raise MetricsError(f"not a metric: {line[:120]!r}")
+                raise KubeschedError(f"not a metric: {line[:120]!r}")
             name, labels, value = match.groups()
             self._samples.setdefault(name, []).append(
                 Sample(dict(_LABEL.findall(labels or "")), float(value))

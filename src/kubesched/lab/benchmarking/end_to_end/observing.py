@@ -28,10 +28,6 @@ _PAUSE_S = 0.02
 _CHECK_S = 1.0
 
 
-class StalledError(KubeschedError):
-    """No progress, although not all awaited pods are done."""
-
-
 class _BoundSpec(Record):
     node_name: str = ""
 
@@ -72,7 +68,7 @@ class BindingObserver:
         `check` is called periodically and raises if waiting is pointless.
 
         Raises:
-            StalledError: none was bound for `stall_s`, though not all are.
+            KubeschedError: none was bound for `stall_s`, though not all are.
         """
         missing = {key for key in keys if key not in self.moments}
         last = self._now()
@@ -91,7 +87,7 @@ class BindingObserver:
             if len(missing) < before:
                 last = self._now()
             elif self._now() - last > stall_s:
-                raise StalledError(
+                raise KubeschedError(
                     f"{what}: {len(missing)} of {len(keys)} pods are still not bound, "
                     "and none was in the last "
                     f"{stall_s:.0f} s; one of them is {min(missing)}"
@@ -111,7 +107,7 @@ async def observed_bindings(client: RestClient, clock: Clock) -> AsyncIterator[B
             async with asyncio.timeout(SYNC_TIMEOUT_S):
                 await informer.wait_for_sync()
         except TimeoutError:
-            raise StalledError(
+            raise KubeschedError(
                 f"the list of pods did not arrive within {SYNC_TIMEOUT_S:.0f} s: "
                 f"{informer.reflector.last_error}"
             ) from None

@@ -18,7 +18,7 @@ from msgspec import structs
 
 from kubesched.base.clock import Clock, SystemClock
 from kubesched.base.errors import KubeschedError
-from kubesched.lab.benchmarking.end_to_end.driving import Driver, NotPlayableError, Pace
+from kubesched.lab.benchmarking.end_to_end.driving import Driver, Pace
 from kubesched.lab.benchmarking.end_to_end.measuring import usage_log
 from kubesched.lab.benchmarking.end_to_end.observing import observed_bindings
 from kubesched.lab.benchmarking.end_to_end.planes import Plane, embedded_plane, real_plane
@@ -29,10 +29,6 @@ from kubesched.testing.control_plane import Assets
 
 EMBEDDED = "embedded"
 REAL = "real"
-
-
-class BenchmarkFailed(KubeschedError):
-    """A run gave no result; the message says why and where the programs' logs are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +58,10 @@ async def run_end_to_end(
     """Run all rounds; returns results in order, one per measured interval.
 
     Raises:
-        BenchmarkFailed: a program did not start, ended early or did not schedule all pods.
+        KubeschedError: a program did not start, ended early or did not schedule all pods.
     """
     if workload.not_supported:
-        raise NotPlayableError(f"{workload.full_name}: {workload.not_supported}")
+        raise KubeschedError(f"{workload.full_name}: {workload.not_supported}")
     clock = SystemClock()
     results: list[RunResult] = []
     for number in range(1 - options.warm_ups, options.repeats + 1):
@@ -78,7 +74,7 @@ async def run_end_to_end(
 
             measurements = await _round(workload, contestant, options, clock, report)
             if not measurements:
-                raise BenchmarkFailed(f"{told}: the workload measures nothing")
+                raise KubeschedError(f"{told}: the workload measures nothing")
             if number > 0:
                 results += [
                     _result(workload, contestant, options, number, measurement)
@@ -107,7 +103,7 @@ async def _round(
         async with made as plane:
             measurements = await _played(workload, contestant, options, plane, clock, report)
     except KubeschedError as error:
-        raise BenchmarkFailed(
+        raise KubeschedError(
             f"{workload.full_name}, {contestant.name}: {error}\nlogs are kept in {folder}"
         ) from error
     except BaseExceptionGroup as errors:
@@ -115,7 +111,7 @@ async def _round(
         if known is None:
             raise
         first = _first(known)
-        raise BenchmarkFailed(
+        raise KubeschedError(
             f"{workload.full_name}, {contestant.name}: {first}\nlogs are kept in {folder}"
         ) from first
     shutil.rmtree(folder, ignore_errors=True)

@@ -17,11 +17,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _USER_TICKS, _SYSTEM_TICKS, _RESIDENT_PAGES = 11, 12, 21
 
 
-class UsageError(KubeschedError):
-    """A process does not exist, or its usage cannot be read."""
-
-
-class ProcessGone(UsageError):
+class ProcessGone(KubeschedError):
     """The process has ended."""
 
 
@@ -40,34 +36,34 @@ def parse_stat(text: str) -> Usage:
     The program name is in parentheses and may itself contain parentheses and spaces.
 
     Raises:
-        UsageError: the line is malformed.
+        KubeschedError: the line is malformed.
     """
     fields = text[text.rfind(")") + 1 :].split()
     try:
         ticks = int(fields[_USER_TICKS]) + int(fields[_SYSTEM_TICKS])
         pages = int(fields[_RESIDENT_PAGES])
     except (IndexError, ValueError):
-        raise UsageError(f"not a process's account: {text[:80]!r}") from None
+        raise KubeschedError(f"not a process's account: {text[:80]!r}") from None
     return Usage(ticks / _TICKS_PER_S, pages * _PAGE_BYTES)
 
 
 def read_usage(pid: int, proc: Path = PROC) -> Usage:
-    """Raises `ProcessGone` if the process does not exist, `UsageError` if it cannot be read."""
+    """Raises `ProcessGone` if the process does not exist, `KubeschedError` if it cannot be read."""
     try:
         text = (proc / str(pid) / "stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         raise ProcessGone(f"process {pid} has ended") from None
     except OSError as error:
-        raise UsageError(f"cannot read the account of process {pid}: {error}") from None
+        raise KubeschedError(f"cannot read the account of process {pid}: {error}") from None
     return parse_stat(text)
 
 
 def read_machine(proc: Path = PROC) -> Usage:
-    """Total busy CPU time of the machine, over all cores. Raises `UsageError`."""
+    """Total busy CPU time of the machine, over all cores. Raises `KubeschedError`."""
     try:
         line = (proc / "stat").read_text().partition("\n")[0]
     except OSError as error:
-        raise UsageError(f"cannot read the account of the machine: {error}") from None
+        raise KubeschedError(f"cannot read the account of the machine: {error}") from None
     return parse_machine(line)
 
 
@@ -77,7 +73,7 @@ def parse_machine(line: str) -> Usage:
         label, user, nice, system, _idle, _io_wait, irq, soft_irq, *_ = line.split()
         ticks = sum(map(int, (user, nice, system, irq, soft_irq)))
     except ValueError:
-        raise UsageError(f"not the machine's account: {line[:80]!r}") from None
+        raise KubeschedError(f"not the machine's account: {line[:80]!r}") from None
     if label != "cpu":
-        raise UsageError(f"not the machine's account: {line[:80]!r}")
+        raise KubeschedError(f"not the machine's account: {line[:80]!r}")
     return Usage(ticks / _TICKS_PER_S, 0)
