@@ -35,6 +35,7 @@ _KIND_FIRST = re.compile(rb'\s*\{\s*"apiVersion"\s*:\s*"([^"\\]*)"\s*,\s*"kind"\
 """The beginning of every object from kubectl. Other objects need a second pass."""
 _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
 _AT_BYTE = re.compile(r"\(byte (\d+)\)")
+_SPACE = re.compile(rb"[ \t\r\n]*")
 _MARKER = re.compile(rb"^---(?=\s|$)", re.MULTILINE)
 _YAML_LIST = re.compile(rb"\s*(?:(?:apiVersion|kind): [\w./]+\n)*items:\n(?=- )")
 _YAML_ALIAS = re.compile(rb"[:,\[{-]\s*\*\w")
@@ -289,9 +290,9 @@ class DocumentReader:
 
 
 def _skip_space(view: memoryview, start: int) -> int:
-    while start < len(view) and view[start] in b" \t\r\n":
-        start += 1
-    return start
+    space = _SPACE.match(view, start)
+    assert space is not None, "it may be empty"
+    return space.end()
 
 
 def _end_of_value(view: memoryview, after: int) -> int:

@@ -326,6 +326,13 @@ def test_changes_of_a_claim_that_would_help():
     ]
 
 
+def test_a_request_for_more_devices_than_a_claim_may_have():
+    """The API server does not bound the count; what is tried is."""
+    asked = claim("c", exactly("r", 2**62))
+    texts = [change.text for _, change in changes_of(asked, GPU, node("n"), gpus("n", 3))]
+    assert texts == [f"3 instead of {2**62} devices for request r in claim c"]
+
+
 def test_the_claim_of_a_group_is_not_edited():
     """A template's change does not reach it, and its group keeps it while its pods come and go."""
     objects = [GPU, node("n"), gpus("n", 1)]

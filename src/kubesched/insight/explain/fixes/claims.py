@@ -17,7 +17,7 @@ from msgspec import structs
 
 from kubesched.api.core_v1 import Node, PersistentVolumeClaim, Pod
 from kubesched.api.names import key_of
-from kubesched.api.resource_v1 import DeviceClass, ResourceClaim
+from kubesched.api.resource_v1 import MAX_ALLOCATION_RESULTS, DeviceClass, ResourceClaim
 from kubesched.api.storage_v1 import StorageClass
 from kubesched.framework.handle import Listers
 from kubesched.framework.runtime import Framework
@@ -141,7 +141,7 @@ def _device_edits(
     classes = sorted(one.metadata.name for one in listers.of(DeviceClass).list())
     for place, one in asked:
         of = f"for request {request.name}"
-        for count in range(one.count - 1, 0, -1):
+        for count in range(min(one.count - 1, MAX_ALLOCATION_RESULTS), 0, -1):
             operation = {"op": "replace", "path": f"{place}/count", "value": count}
             yield "FewerDevices", f"{count} instead of {one.count} devices {of}", 2.5, operation
         for name in classes[:MOST_CLASSES]:
