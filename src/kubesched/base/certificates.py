@@ -139,6 +139,9 @@ def _key_usage(*uses: str) -> x509.KeyUsage:
 
 def write_private(path: Path, content: bytes, mode: int = 0o600) -> None:
     """Write a file atomically: never readable by others, never incomplete."""
+    if path.exists() and not path.is_file():
+        path.write_bytes(content)  # to /dev/null, say, and not in its place
+        return
     temporary = path.with_name(f"{path.name}.new")
     temporary.unlink(missing_ok=True)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)

@@ -100,6 +100,10 @@ def save_archive(state: ClusterState, path: str, *, now: float) -> None:
     Raises:
         OSError: it cannot be written; nothing is left behind.
     """
+    if os.path.exists(path) and not os.path.isfile(path):
+        with open(path, "wb") as device:  # never in place of /dev/null
+            write_archive(state, device, now=now)
+        return
     folder = os.path.dirname(os.path.abspath(path))
     handle, temporary = tempfile.mkstemp(dir=folder, prefix=".snapshot-")  # with mode 0600
     try:

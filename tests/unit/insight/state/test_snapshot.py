@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import stat
 from pathlib import Path
 from random import Random
@@ -208,6 +209,19 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:
     target.mkdir()
     assert main(["snapshot", "--from", dump(tmp_path), "-o", str(target)]) == 1
     assert sorted(each.name for each in tmp_path.iterdir()) == ["dump.json", "folder"]
+
+
+def test_a_device_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    dump, pipe = tmp_path / "dump.json", tmp_path / "pipe"
+    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": []}))
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDWR)
+    try:
+        assert main(["snapshot", "--from", str(dump), "-o", str(pipe)]) == 0
+        assert b"Snapshot" in gzip.decompress(os.read(reader, 65536))
+    finally:
+        os.close(reader)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
 
 
 def test_two_kinds_of_sources_are_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
