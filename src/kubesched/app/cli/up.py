@@ -142,9 +142,12 @@ def _configure_logging(verbosity: int | None) -> None:
 def is_ordinary(error: BaseException | None) -> bool:
     """Whether an error is routine in a cluster: retried, or reported as an event."""
     from kubesched.base.errors import AlreadyExists, Conflict, Forbidden, NotFound
+    from kubesched.scheduler.groups.results import PodGroupUnschedulable
 
     if isinstance(error, Forbidden):
         return "exceeded quota" in str(error)
+    if isinstance(error, PodGroupUnschedulable):
+        return True  # as ordinary as a pod that fits nowhere, which is no error
     return isinstance(error, AlreadyExists | Conflict | NotFound) or (
         error is not None and is_ordinary(error.__cause__)
     )

@@ -10,6 +10,7 @@ import pytest
 from kubesched.app.cli import up
 from kubesched.base import logs
 from kubesched.base.errors import Conflict, Forbidden, NotFound
+from kubesched.scheduler.groups.results import PodGroupUnschedulable
 
 
 def test_errors_that_are_retried_are_not_told(capsys):
@@ -26,6 +27,7 @@ def test_errors_that_are_retried_are_not_told(capsys):
         log.error("Error updating pod", Conflict("the object has been modified"))
         log.error("Error scheduling pod; retrying", wrapped(NotFound('pods "a" not found')))
         log.warning("Failed; trying again", err=Forbidden("pods is forbidden: exceeded quota: q"))
+        log.error("Error scheduling pod; retrying", PodGroupUnschedulable())
         assert capsys.readouterr().err == ""
         log.error("Error scheduling pod; retrying", wrapped(Forbidden("not allowed")))
         log.error("No profile for the scheduler name of a pod")
