@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from msgspec import structs
 
@@ -14,7 +14,7 @@ from kubesched.api.names import key_of
 from kubesched.base.errors import KubeschedError
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.diagnosis import Failed, FitError
-from kubesched.framework.groups.states import group_of
+from kubesched.framework.groups.states import GroupKey, group_of
 from kubesched.framework.handle import Listers
 from kubesched.framework.nodes.columns import Mask
 from kubesched.framework.nodes.pods import PodInfo
@@ -70,6 +70,8 @@ GROUPS_BACK_OFF = "failed groups back off and are retried; 'explain podgroup' sa
 NO_FIXES = "no fixes were tried: what is missing may be all that is in the way"
 TIES = "nodes with equal totals are drawn at random: which of them is taken is not known beforehand"
 
+T = TypeVar("T")
+
 
 class ExplainError(KubeschedError):
     """The pod cannot be explained; the message gives the cause."""
@@ -85,8 +87,11 @@ class Explainer:
         notes: Sequence[str] = (),
         copy: Copy | None = None,
         state: ClusterState | None = None,
+        is_fixed: bool = False,
     ) -> None:
         """`notes` (limits of the answer) are added to every explanation.
+
+        `is_fixed` says that nothing changes between explanations.
 
         `state` tells what its source does not hold.
 
@@ -97,6 +102,7 @@ class Explainer:
         self.notes = notes
         self._copy = copy
         self.state = state or ClusterState("memory")
+        self._kept: dict[object, Any] | None = {} if is_fixed else None
 
     def rehearsals(self, pod: Pod, listers: Listers | None) -> Rehearsals | None:
         """Trials of fixes in copies of the cluster, if it can be copied."""
@@ -245,6 +251,16 @@ class Explainer:
                 break
         return told
 
+    def kept(self, what: Callable[..., T], key: GroupKey, *arguments: object) -> T:
+        """`what(*arguments)`, once per group: it is tried as a whole, and each member may ask."""
+        if self._kept is None:
+            return what(*arguments)
+        known = what.__name__, key
+        if known not in self._kept:
+            self._kept[known] = what(*arguments)
+        found: T = self._kept[known]
+        return found
+
     def _finished(
         self, outcome: ScheduleResult | Failed | Awaitable[ScheduleResult | Failed]
     ) -> ScheduleResult | Failed | None:
@@ -309,7 +325,7 @@ class _Story:
             first += "alone, without its PodGroup: "
         # Last, because trials change the table temporarily.
         fixes = self._fixes(evaluation, verdict) if fix else None
-        if not fixes and self.helps_of_group:
+        if fix and not fixes and self.helps_of_group:
             fixes = None
             self.notes.append(f"would help its group: {'; '.join(self.helps_of_group)}")
         return Explanation(
@@ -339,7 +355,8 @@ class _Story:
     def _decided(self) -> tuple[ScheduleResult | Failed | None, Candidate | None]:
         if self.cycles is None or self.group is None:
             return self.explainer.decide(self.framework, self.info)
-        attempt = pod_groups.attempt(self.cycles, self.explainer.rehearse, self.group)
+        rehearse, kept = self.explainer.rehearse, self.explainer.kept
+        attempt = kept(pod_groups.attempt, self.group, self.cycles, rehearse, self.group)
         if attempt is None:
             return None, None
         return attempt.outcome_for(self.pod), attempt.candidate
@@ -352,7 +369,8 @@ class _Story:
         if self.cycles is None:
             self.notes.append(f"{named} is not looked at: the feature gate GenericWorkload is off")
             return ""
-        told = self.explainer.explain_group(self.group.namespace, self.group.name)
+        explain = self.explainer.explain_group
+        told = self.explainer.kept(explain, self.group, self.group.namespace, self.group.name)
         self.helps_of_group = told.helps
         if verdict in (Verdict.NOT_NOW, Verdict.NEVER):
             self.notes.append(GROUPS_BACK_OFF)
@@ -381,7 +399,8 @@ class _Story:
         if self.pod.metadata.deletion_timestamp is not None:
             return [waiting.deletion()]
         if self.cycles is not None and self.group is not None:
-            return pod_groups.waits_of(self.cycles, self.group)
+            waits_of = pod_groups.waits_of
+            return self.explainer.kept(waits_of, self.group, self.cycles, self.group)
         queue = self.explainer.assembly.scheduler.queue
         return list(waiting.before_the_queue(self.framework, queue, self.info.pod))
 

@@ -146,12 +146,12 @@ def waits_of(cycles: GroupCycles, key: GroupKey) -> list[WaitingFor]:
     if entity is None or not entity.is_gated:
         return []
     found: dict[str, WaitingFor] = {}
+    short = "; ".join(_short_of_pods(cycles, root))
     for info in entity:
         pod = info.pod_info.pod
         framework = cycles.frameworks[pod.spec.scheduler_name]
         for wait in waiting.before_the_queue(framework, cycles.queue, pod):
             if wait.plugin == "GangScheduling":
-                short = "; ".join(_short_of_pods(cycles, root))
                 wait.what = short or wait.what.removeprefix("waiting for ")
             else:
                 wait.what = f"{info.pod_info.key}: {wait.what}"

@@ -52,7 +52,7 @@ def explainer_of(
     if sampled and scheduler.assembly.table.node_count > MIN_FEASIBLE_NODES_TO_FIND:
         notes.append(SAMPLING)
     copy = copier(config, gates, registry)
-    return Explainer(scheduler.assembly, notes=notes, copy=copy, state=state)
+    return Explainer(scheduler.assembly, notes=notes, copy=copy, state=state, is_fixed=True)
 
 
 def copier(
