@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, cast
 
 import numpy as np
 
-from kubesched.api.core_v1 import Node, Pod
-from kubesched.api.meta import Record
+from kubesched.api.core_v1 import Pod
 from kubesched.api.names import key_of
 from kubesched.client.informers.lister import Lister
-from kubesched.client.informers.store import Store
 from kubesched.framework.cycle_state import CycleState
 from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nodes.views import NodeColumns
@@ -72,56 +70,45 @@ class Trials:
         The cache is not changed: it tracks assumed pods, and the same pods are restored.
         """
         table = self._table
-        before: dict[str, Node] = {}
-        gone: list[tuple[PodInfo, str]] = []
-        added: list[str] = []
-        replaced: list[tuple[Store[Any], str, Record | None]] = []
-
-        def remove(pod: Pod) -> None:
-            name = pod.spec.node_name
-            info = table.pods[table.row_of[name]].get(pod.metadata.uid)
-            if info is not None:  # not gone with another change
-                table.remove_pod(info, name)
-                gone.append((info, name))
-
-        try:
+        with ExitStack() as undo:
             for change in changes:
                 if isinstance(change, PodDeletion):
-                    remove(change.pod)
+                    self._take_out([change.pod], undo)
                 elif isinstance(change, ObjectChange):
-                    for pod in change.leaving:
-                        remove(pod)
-                    replaced += (self._replace(obj, None) for obj in change.deleted)
-                    replaced += (self._replace(obj, obj) for obj in change.stored)
+                    self._take_out(change.leaving, undo)
+                    for obj in change.deleted:
+                        self._replace(obj, None, undo)
+                    for obj in change.stored:
+                        self._replace(obj, obj, undo)
                 elif isinstance(change, NodeEdit):
                     node = table.nodes[table.row_of[change.node_name]]
                     assert node is not None, "a row of a node"
-                    before.setdefault(change.node_name, node)
+                    undo.callback(table.set_node, node)
                     table.set_node(change.applied(node))
                 elif isinstance(change, NodeAddition):
+                    undo.callback(table.remove_node, change.node.metadata.name)
                     table.set_node(change.node)
-                    added.append(change.node.metadata.name)
             yield
-        finally:
-            for store, key, previous in reversed(replaced):
-                if previous is None:
-                    store.remove(key)
-                else:
-                    store.put(key, previous)
-            for name in added:
-                table.remove_node(name)
-            for node in before.values():
-                table.set_node(node)
-            for info, name in gone:
-                table.add_pod(info, name)
 
-    def _replace(self, obj: Any, by: Any) -> tuple[Store[Any], str, Any]:  # noqa: ANN401  # records
-        """Store or delete an object; returns what it takes to undo that."""
+    def _take_out(self, pods: Iterable[Pod], undo: ExitStack) -> None:
+        """They come back in the order in which their nodes listed them, which preemption sees."""
+        table = self._table
+        found = [table.pods[table.row_of[it.spec.node_name]].get(it.metadata.uid) for it in pods]
+        present = [info for info in found if info is not None]  # not gone with another change
+        if present:
+            undo.callback(table.put_back, table.take_out(present))
+
+    def _replace(self, obj: Any, by: Any, undo: ExitStack) -> None:  # noqa: ANN401  # records
+        """Store or delete an object."""
         listers = self._framework.handle.listers
         assert listers is not None, "the object was found in one"
         store = cast("Lister[Any]", listers.of(type(obj))).store
         key = key_of(obj.metadata)
-        return store, key, store.remove(key) if by is None else store.put(key, by)
+        previous = store.remove(key) if by is None else store.put(key, by)
+        if previous is None:
+            undo.callback(store.remove, key)
+        else:
+            undo.callback(store.put, key, previous)
 
     # -- single plugins on one node ----------------------------------------------------------------
 
