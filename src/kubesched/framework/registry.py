@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from importlib.metadata import EntryPoint, entry_points
 from time import monotonic
 from typing import cast
@@ -79,7 +80,7 @@ class Registry:
         must not import code.
         """
         found: dict[str, EntryPoint] = {}
-        for entry in entry_points(group=ENTRY_POINT_GROUP):
+        for entry in _declared(tuple((path, _modified(path)) for path in sys.path)):
             if loaded_only and entry.module not in sys.modules:
                 continue
             if entry.name in found:
@@ -146,6 +147,22 @@ class Registry:
             return self.implements(name, point.value)
         except RegistryError as error:
             raise as_config_error(error) from error
+
+
+@lru_cache(maxsize=1)
+def _declared(_folders: tuple[tuple[str, int], ...]) -> tuple[EntryPoint, ...]:
+    """Plugins that installed packages declare, for the folders of `sys.path` and when they changed.
+
+    Reading the metadata of 118 packages took 3 of the 7.5 ms of an empty cluster in memory.
+    """
+    return tuple(entry_points(group=ENTRY_POINT_GROUP))
+
+
+def _modified(folder: str) -> int:
+    try:
+        return os.stat(folder or ".").st_mtime_ns
+    except OSError:  # it need not exist
+        return 0
 
 
 def _package(entry: EntryPoint) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from importlib.metadata import entry_points
+from pathlib import Path
 
 import pytest
 
@@ -54,6 +57,24 @@ def installed():
     registry = in_tree_registry()
     registry.add_installed()
     return registry
+
+
+def test_metadata_is_read_again_only_when_a_package_came(install, monkeypatch):
+    """Of all installed packages, which takes longer than the rest of a cluster in memory."""
+    reads = []
+    monkeypatch.setattr(
+        module, "entry_points", lambda group: reads.append(group) or entry_points(group=group)
+    )
+    install("first")
+    assert all("Installed" in installed().names() for _ in range(3))
+    assert len(reads) == 1
+    install("second", names=("Other",))
+    assert "Other" in installed().names()
+    folder = Path(sys.path[0])
+    (folder / "second-1.2.dist-info").rename(folder / "gone")
+    os.utime(folder, ns=(0, 0))  # the clock of the file system may not have moved on
+    assert "Other" not in installed().names()
+    assert len(reads) == 3
 
 
 def test_two_packages_with_the_same_name_are_named(install):
