@@ -44,6 +44,10 @@ def available_in_s(pod: JsonObject, min_ready_s: int, now: float) -> float | Non
     return max(0.0, since + min_ready_s - now) if min_ready_s else 0.0
 
 
+def min_ready_s_of(owner: JsonObject) -> int:
+    return int(spec_of(owner).get("minReadySeconds") or 0)
+
+
 def is_available(pod: JsonObject, min_ready_s: int, now: float) -> bool:
     return available_in_s(pod, min_ready_s, now) == 0.0
 

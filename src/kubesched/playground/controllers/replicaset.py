@@ -38,6 +38,7 @@ from kubesched.playground.controllers.pods import (
     PodCounts,
     count_pods,
     deletion_order,
+    min_ready_s_of,
     pod_from_template,
 )
 from kubesched.playground.controllers.replica_tally import ReplicaTally
@@ -124,7 +125,7 @@ class ReplicaSetController(OwnerController):
     def _count(self, replica_set: JsonObject) -> PodCounts:
         template = spec_of(replica_set).get("template") or {}
         template_labels = (template.get("metadata") or {}).get("labels") or {}
-        min_ready_s = int(spec_of(replica_set).get("minReadySeconds") or 0)
+        min_ready_s = min_ready_s_of(replica_set)
         if min_ready_s:  # availability depends on each pod's ready time
             pods = self._selected(replica_set)
             return count_pods(pods, template_labels, min_ready_s, self.clock.now())

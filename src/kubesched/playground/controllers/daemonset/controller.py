@@ -48,6 +48,7 @@ from kubesched.playground.controllers.ownership import (
 from kubesched.playground.controllers.pods import (
     PodControl,
     is_available,
+    min_ready_s_of,
     next_availability_s,
     pod_from_template,
 )
@@ -116,7 +117,7 @@ class DaemonSetController(OwnerController):
         hashes = {labels_of(pod).get(CONTROLLER_REVISION_HASH, "") for pod in pods}
         live = [name_of(revision) for revision in revisions if hash_of(revision) in hashes]
         self._history.truncate(daemon_set, revisions, [name_of(current), *live])
-        available_s = next_availability_s(pods, min_ready_s(daemon_set), self.clock.now())
+        available_s = next_availability_s(pods, min_ready_s_of(daemon_set), self.clock.now())
         if available_s is not None:
             plan.look_again_in(available_s)
         return plan.again_s
@@ -333,7 +334,7 @@ class DaemonSetController(OwnerController):
         return by_node
 
     def _is_available(self, daemon_set: JsonObject, pod: JsonObject) -> bool:
-        return is_available(pod, min_ready_s(daemon_set), self.clock.now())
+        return is_available(pod, min_ready_s_of(daemon_set), self.clock.now())
 
     def owner_changed(self, kind: str, owner: JsonObject, old: JsonObject | None) -> None:
         super().owner_changed(kind, owner, old)
@@ -363,10 +364,6 @@ class DaemonSetController(OwnerController):
             after = eligibility.of(node) if kind != "DELETED" else (False, False)
             if before != after:
                 self.queue.add(key_of(daemon_set))
-
-
-def min_ready_s(daemon_set: JsonObject) -> int:
-    return int(spec_of(daemon_set).get("minReadySeconds") or 0)
 
 
 def _rolling(daemon_set: JsonObject) -> JsonObject:

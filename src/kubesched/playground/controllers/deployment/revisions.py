@@ -25,6 +25,7 @@ from kubesched.playground.controllers.controller_revisions import (
     with_label,
 )
 from kubesched.playground.controllers.deployment.strategy import Bounds, Size
+from kubesched.playground.controllers.pods import min_ready_s_of
 
 REVISION = "deployment.kubernetes.io/revision"
 REVISION_HISTORY = "deployment.kubernetes.io/revision-history"
@@ -160,8 +161,8 @@ def renewal_patch(deployment: JsonObject, new: JsonObject, revision: int) -> Jso
     patch: JsonObject = {}
     if annotations:
         patch["metadata"] = {"annotations": annotations}
-    min_ready_s = int(spec_of(deployment).get("minReadySeconds") or 0)
-    if int(spec_of(new).get("minReadySeconds") or 0) != min_ready_s:
+    min_ready_s = min_ready_s_of(deployment)
+    if min_ready_s_of(new) != min_ready_s:
         patch["spec"] = {"minReadySeconds": min_ready_s}
     return patch or None
 

@@ -25,7 +25,7 @@ from kubesched.playground.controllers.ownership import (
     OwnerController,
     selector_of,
 )
-from kubesched.playground.controllers.pods import is_available, next_availability_s
+from kubesched.playground.controllers.pods import is_available, min_ready_s_of, next_availability_s
 from kubesched.playground.controllers.replicaset import BURST_REPLICAS
 from kubesched.playground.controllers.statefulset.claims import COMPONENT, ClaimControl
 from kubesched.playground.controllers.statefulset.identity import (
@@ -71,7 +71,7 @@ class StatefulSetController(OwnerController):
         pods = self.pods_of(stateful_set)
         live = {name_of(current), name_of(update), *(revision_name_of(pod) for pod in pods)}
         self._history.truncate(stateful_set, revisions, live)
-        return next_availability_s(pods, min_ready_s(stateful_set), self.clock.now())
+        return next_availability_s(pods, min_ready_s_of(stateful_set), self.clock.now())
 
     def pods_of(self, stateful_set: JsonObject) -> list[JsonObject]:
         """The set's pods, by ordinal."""
@@ -121,7 +121,7 @@ class StatefulSetController(OwnerController):
         pods = self.pods_of(stateful_set)
         staying = [pod for pod in pods if not is_deleting(pod)]
         running = [pod for pod in pods if phase_of(pod) == "Running" and is_ready(pod)]
-        min_ready = min_ready_s(stateful_set)
+        min_ready = min_ready_s_of(stateful_set)
         status = {
             "replicas": len(pods),
             "readyReplicas": len(running),
@@ -255,11 +255,7 @@ class _Round:
 
     def _is_unavailable(self, pod: JsonObject) -> bool:
         is_running = phase_of(pod) == "Running" and not is_deleting(pod)
-        return not (is_running and is_available(pod, min_ready_s(self._set), self._now))
-
-
-def min_ready_s(stateful_set: JsonObject) -> int:
-    return int(spec_of(stateful_set).get("minReadySeconds") or 0)
+        return not (is_running and is_available(pod, min_ready_s_of(self._set), self._now))
 
 
 def _of_revision(pods: list[JsonObject], revision: JsonObject) -> int:
