@@ -90,8 +90,6 @@ class LeaderElectionSettings:
     """How long a leader retries a renewal before it gives up."""
     retry_period_s: float = 2.0
     """Pause between attempts."""
-    release_on_cancel: bool = True
-    """Whether to empty the lease on stop, so that the next leader need not wait."""
 
     @property
     def call_deadline_s(self) -> float:
@@ -175,7 +173,7 @@ class LeaderElector:
             try:
                 self._callbacks.on_stopped_leading()
             finally:
-                if self._settings.release_on_cancel and self._may_hold:
+                if self._may_hold:  # so that the next leader need not wait
                     await self._release()
 
     def is_leader(self) -> bool:

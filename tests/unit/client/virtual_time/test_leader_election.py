@@ -102,15 +102,6 @@ async def test_release_empties_the_lease_and_the_next_one_takes_it_at_once(make_
     assert second.leaders == ["a", "b"]
 
 
-@virtual
-async def test_the_lease_stays_when_release_is_off(make_clock):
-    server = LeaseServer()
-    candidate = Candidate("a", Connection(server), make_clock(), release_on_cancel=False)
-    async with leading(candidate):
-        pass
-    assert server.spec["holderIdentity"] == "a"
-
-
 # Timing
 
 
