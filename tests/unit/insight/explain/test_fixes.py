@@ -32,6 +32,7 @@ from kubesched.insight.explain.fixes.changes import (
     edited,
 )
 from kubesched.insight.explain.fixes.commands import commands_for
+from kubesched.insight.explain.fixes.conditions import may_be_deleted
 from kubesched.insight.explain.fixes.search import FixSearch, Proposal, changes_for_entry
 from kubesched.insight.explain.model import Verdict
 from kubesched.insight.explain.selection import no_node
@@ -547,10 +548,12 @@ def search_space(state: ClusterState, pod: Pod):
     framework = explainer.assembly.frameworks["default-scheduler"]
     with explainer.as_pending(pod) as info:
         search = FixSearch(framework, evaluate(framework, info))
+        table = explainer.assembly.table
         for row in search.rows():
             alternatives = [c for each in search.conditions(row) for c in each.alternatives]
-            changes = {c.key: c for c in (*alternatives, *search.deletions(row))}
-            yield explainer.assembly.table.names[row], list(changes.values())
+            pods = filter(may_be_deleted, table.pods[row].values())
+            changes = {c.key: c for c in (*alternatives, *map(search._deletion, pods))}
+            yield table.names[row], list(changes.values())
 
 
 @pytest.mark.slow

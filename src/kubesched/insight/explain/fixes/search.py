@@ -44,7 +44,6 @@ from kubesched.insight.explain.fixes.commands import commands_for, is_to_be_made
 from kubesched.insight.explain.fixes.conditions import (
     Condition,
     conditions_at,
-    may_be_deleted,
     smallest_deletions,
 )
 from kubesched.insight.explain.fixes.pod_edits import gate_removals, lower_request, raise_skew
@@ -336,12 +335,6 @@ class FixSearch:
 
     def _deletion(self, pod: PodInfo) -> PodDeletion:
         return deletion(pod.pod, self._budgets.violated_by([pod])[0])
-
-    def deletions(self, row: int) -> list[PodDeletion]:
-        """Every pod that may be deleted from the node."""
-        return [
-            self._deletion(pod) for pod in filter(may_be_deleted, self._table.pods[row].values())
-        ]
 
     def _additions(self) -> Iterator[Proposal]:
         """The cheapest node shape that takes the pod if one more such node is added."""
