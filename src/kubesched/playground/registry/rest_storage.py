@@ -160,42 +160,12 @@ class RestStorage:
         metadata = self.own_metadata(resource, namespace, obj)
         if metadata.get("resourceVersion"):
             raise BadRequest("resourceVersion should not be set on objects to be created")
-        if metadata.get("name"):
-            return self._create_named(resource, obj, options, managers)
-        if not metadata.get("generateName"):
-            name_required = required("metadata.name", "name or generateName is required")
-            raise invalid(resource, "", [name_required])
-        self._generate_name(resource, metadata)
-        return self._create_named(resource, obj, options, managers)
-
-    def create_like(self, resource: ResourceInfo, first: Entry, options: WriteOptions) -> Entry:
-        """Create another object from the body of `first`: generated name, same second."""
-        metadata = dict(first.obj["metadata"])
-        self._generate_name(resource, metadata)
-        metadata["uid"] = self.new_uid()
-        obj = {**first.obj, "metadata": metadata}
-        self._require_live_namespace(resource, metadata)
-        if self._exists(resource, metadata):
-            raise already_exists(resource, metadata["name"])
-        self._check(resource, obj, None, "", options)
-        return self._put(resource, obj, first.managers, options)
-
-    def _generate_name(self, resource: ResourceInfo, metadata: JsonObject) -> None:
-        prefix = metadata["generateName"][:_MAX_GENERATED_BASE]
-        for _attempt in range(_GENERATE_ATTEMPTS):
-            metadata["name"] = prefix + "".join(self.rng.choices(_SUFFIX_ALPHABET, k=5))
-            if not self._exists(resource, metadata):
-                return
-
-    def _create_named(
-        self,
-        resource: ResourceInfo,
-        obj: JsonObject,
-        options: WriteOptions,
-        managers: tuple[Manager, ...] | None,
-    ) -> Steps[Entry]:
+        if not metadata.get("name"):
+            if not metadata.get("generateName"):
+                name_required = required("metadata.name", "name or generateName is required")
+                raise invalid(resource, "", [name_required])
+            self._generate_name(resource, metadata)
         strategy = self.strategy(resource)
-        metadata = obj["metadata"]
         for field in (
             "deletionTimestamp",
             "deletionGracePeriodSeconds",
@@ -222,6 +192,25 @@ class RestStorage:
             raise already_exists(resource, metadata["name"])
         self._check(resource, obj, None, "", options)
         return self._put(resource, obj, managers, options)
+
+    def create_like(self, resource: ResourceInfo, first: Entry, options: WriteOptions) -> Entry:
+        """Create another object from the body of `first`: generated name, same second."""
+        metadata = dict(first.obj["metadata"])
+        self._generate_name(resource, metadata)
+        metadata["uid"] = self.new_uid()
+        obj = {**first.obj, "metadata": metadata}
+        self._require_live_namespace(resource, metadata)
+        if self._exists(resource, metadata):
+            raise already_exists(resource, metadata["name"])
+        self._check(resource, obj, None, "", options)
+        return self._put(resource, obj, first.managers, options)
+
+    def _generate_name(self, resource: ResourceInfo, metadata: JsonObject) -> None:
+        prefix = metadata["generateName"][:_MAX_GENERATED_BASE]
+        for _attempt in range(_GENERATE_ATTEMPTS):
+            metadata["name"] = prefix + "".join(self.rng.choices(_SUFFIX_ALPHABET, k=5))
+            if not self._exists(resource, metadata):
+                return
 
     def _exists(self, resource: ResourceInfo, metadata: JsonObject) -> bool:
         namespace, name = metadata.get("namespace", ""), metadata["name"]
