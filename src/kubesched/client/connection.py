@@ -244,7 +244,7 @@ class HttpConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_open = False
         self._transport = None
-        del self._parser  # it holds our methods: a cycle
+        vars(self).pop("_parser", None)  # holds our methods; absent if TLS in a tunnel failed
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -223,3 +223,19 @@ def test_a_socks_proxy_of_the_environment_is_refused_by_the_name_of_the_variable
     environ = {"HTTPS_PROXY": "socks5://proxy.test"}
     with pytest.raises(ConfigError, match=r'HTTPS_PROXY.* scheme "socks5" is not supported'):
         proxy_from_environment("https", "api.test", 6443, environ)
+
+
+async def test_a_tunnel_to_a_server_that_is_not_trusted_fails_once(serve, connect, tls):
+    """The loop reports the end of a connection that was never made."""
+    reported = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: reported.append(context))
+    server = await serve(echo_target, tls.server())
+    proxy = await serve(connect_proxy([]))
+    url = f"http://127.0.0.1:{proxy.port}"
+    transport = connect(server, context=tls.mistrusting_client(), proxy_url=url)
+    with pytest.raises(ConnectFailed, match="cannot be trusted"):
+        await transport.request(GET)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert [str(context.get("exception")) for context in reported] == []
