@@ -8,6 +8,7 @@ members get in each topology domain, and with what would let it start.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from kubesched.framework.groups.states import (
     min_count,
 )
 from kubesched.framework.groups.tree import GroupCycle, GroupNode
+from kubesched.framework.nodes.pods import PodInfo
 from kubesched.framework.nominating_info import CLEAR_NOMINATION
 from kubesched.framework.preemption.candidates import Candidate
 from kubesched.framework.queued_pod import QueuedPodInfo
@@ -348,7 +350,31 @@ class _GroupStory:
             self._starts(framework, _changed(root, scheduling_constraints=None))
         ):
             found.append("no topology constraint: it would start")
+        if not self.waits and self._preemption() is None:
+            found += self._in_the_way(framework, root)
         return found
+
+    def _in_the_way(self, framework: Framework, root: GroupNode) -> Iterator[str]:
+        """Workloads without which it would start; preemption evicts none. Least important first."""
+        table = framework.handle.table
+        own = set(self.cycles.states.leaves(root.key))
+        workloads: defaultdict[str, list[PodInfo]] = defaultdict(list)
+        for on_node in table.pods:
+            for info in on_node.values():
+                if group_of(info.pod) not in own:
+                    workloads[_workload(info.pod)].append(info)
+        ranked = sorted(
+            workloads.items(), key=lambda it: (max(pod.priority for pod in it[1]), len(it[1]))
+        )
+        for name, pods in ranked[:MOST_WORKLOADS]:
+            batch = table.take_out(pods)
+            try:
+                is_started = self._starts(framework, root)
+            finally:
+                table.put_back(batch)
+            if is_started:
+                count = "1 pod" if len(pods) == 1 else f"{len(pods)} pods"
+                yield f"without {name} ({count}): it would start"
 
     def _starts(self, framework: Framework, root: GroupNode) -> int:
         """How many members get a node; 0 if the group does not start."""
@@ -361,11 +387,23 @@ class _GroupStory:
 
 
 GROUPS_TOLD = 8
+MOST_WORKLOADS = 20
+"""Workloads that are tried as being in the way."""
 MOST_COPIES = 1000
 """Missing members that are tried: minCount may be two billion."""
 _COPY = "copy-"
 _SHARED = ("schedulerName", "priority", "preemptionPolicy")
 """Fields in which all pods of a tree have to agree."""
+
+
+def _workload(pod: Pod) -> str:
+    """The pod's group, else its owner, else itself."""
+    group, owner = group_of(pod), pod.metadata.controller()
+    if group is not None:
+        return f"PodGroup {group.namespace}/{group.name}"
+    if owner is not None:
+        return f"{owner.kind} {pod.metadata.namespace}/{owner.name}"
+    return f"pod {key_of(pod.metadata)}"
 
 
 def _without_quorum(node: GroupNode) -> GroupNode:

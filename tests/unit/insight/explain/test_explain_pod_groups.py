@@ -271,6 +271,26 @@ def test_who_would_be_evicted():
     assert len(pod.preemption.victims) == 2
 
 
+def test_who_holds_the_room_if_nobody_can_be_evicted():
+    with Groups(4) as world:
+        world.group("v", 2)
+        world.pods("v", "x", "y")
+        world.pods("", "z")
+        world.settle()
+        world.group("g", 3)
+        world.pods("g", "a", "b", "c")
+        told = explained(world)
+        world.delete(world.pod("x"))
+        world.delete(world.pod("y"))
+        world.run(3)
+        assert world.nodes_of("a", "b", "c") == ["n1", "n1", "n1"]
+    assert told.preemption is None
+    assert told.helps == [
+        "minCount 1: 1 pod would start",
+        "without PodGroup default/v (2 pods): it would start",
+    ]
+
+
 def test_a_group_whose_pods_disagree():
     with Groups(4) as world:
         world.group("g", 1, priority=100)
