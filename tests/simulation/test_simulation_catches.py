@@ -78,9 +78,11 @@ from kubesched.insight.state.virtual_loop import SENDER
 from kubesched.lab.simulation import devices, second_look, storage, workloads
 from kubesched.lab.simulation import run as simulation_run
 from kubesched.lab.simulation.cluster import SimulatedCluster
+from kubesched.lab.simulation.gangs import UNTRUE
 from kubesched.lab.simulation.options import NO_FAULTS, Options, draw
 from kubesched.lab.simulation.run import SimulationResult, simulate
 from kubesched.lab.simulation.second_look import PROMISE
+from kubesched.lab.simulation.trace import Pending
 from kubesched.lab.simulation.world import World
 from kubesched.playground.apimachinery.objects import JsonObject
 from kubesched.plugins.node_resources.strategies import LeastAllocated, MostAllocated
@@ -400,8 +402,8 @@ def test_a_broken_cluster_is_caught(
 
 
 def _promises() -> set[str]:
-    """The first argument of everything that complains."""
-    results = set(PROMISES)
+    """The first argument of everything that complains, the second of what is pending too long."""
+    results = {*PROMISES, Pending("").promise}
     for path in Path(simulation_run.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if not isinstance(node, ast.Call) or not node.args:
@@ -415,6 +417,9 @@ def _promises() -> set[str]:
                 results.add(node.args[0].value)
             elif is_complaint and ast.unparse(node.args[0]) == "PROMISE":
                 results.add(PROMISE)
+            elif name == "Pending" and len(node.args) > 1:
+                promise = node.args[1]
+                results.add(promise.value if isinstance(promise, ast.Constant) else UNTRUE)
     return results
 
 

@@ -165,7 +165,7 @@ def test_a_recording_can_be_played_in_another_process():
     ("seed", "kinds"),
     [
         pytest.param(103, "answers of extenders", id="answers"),
-        pytest.param(102, "answers of extenders|bindings that failed", id="failures"),
+        pytest.param(107, "answers of extenders|bindings that failed", id="failures"),
     ],
 )
 def test_inputs_that_a_model_leaves_out_are_counted(seed, kinds):
