@@ -177,7 +177,7 @@ class Beside:
         self._stack.push_async_callback(_gone, process)
         async with asyncio.timeout(300):
             line = (await process.stderr.readline()).decode()
-        assert line.startswith("comparing with"), line + (await process.stderr.read()).decode()
+        assert line.startswith("comparing with"), line
         return process
 
 

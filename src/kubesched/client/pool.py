@@ -54,6 +54,7 @@ log = get_logger(__name__)
 UNAUTHORIZED = 401
 
 _ACCEPT_GZIP = b"Accept-Encoding: gzip\r\n"
+_ACCEPT_PLAIN = b"Accept-Encoding: identity\r\n"  # without a word, proxies may ask for any coding
 _CLOSE_GRACE_S = 1.0
 _ASK_CREDENTIALS_S = 1.0
 """How long `start` reuses the last headers from the credentials. Credentials notice new files and
@@ -298,9 +299,9 @@ class HttpTransport:
         first_line = f"{method} {self._target_prefix}{target} HTTP/1.1\r\n".encode("ascii")
         if method != "GET":
             return b"%b%bContent-Length: %d\r\n\r\n%b" % (first_line, head, len(body), body)
-        gzip = _ACCEPT_GZIP if self._wants_gzip(request) else b""
+        coding = _ACCEPT_GZIP if self._wants_gzip(request) else _ACCEPT_PLAIN
         length = b"Content-Length: %d\r\n" % len(body) if body else b""
-        return b"%b%b%b%b\r\n%b" % (first_line, head, gzip, length, body)
+        return b"%b%b%b%b\r\n%b" % (first_line, head, coding, length, body)
 
     def _head(self, block: bytes) -> bytes:
         return self._static_block + self._credential_block + block
@@ -312,13 +313,13 @@ class HttpTransport:
         )
 
     def _decoded(self, request: Request, response: Response) -> Response:
-        if not self._wants_gzip(request):
+        if request.method != "GET":
             return response
-        assert isinstance(response, BufferedResponse), "streams are never compressed"
         encoding = response.headers.get("content-encoding", "")
         if encoding in ("", "identity"):
             return response
-        if encoding != "gzip":
+        if encoding != "gzip" or not isinstance(response, BufferedResponse):
+            response.close()
             raise TransportError(
                 f'{self._authority} answered with content encoding "{encoding}" that was not asked '
                 "for"

@@ -166,7 +166,21 @@ async def test_compression_is_not_asked_for_when_disabled(serve, connect):
 
     transport = connect(await serve(script), disable_compression=True)
     await transport.request(Request(method="GET", target="/"))
-    assert "accept-encoding" not in seen[0].headers
+    assert seen[0].headers["accept-encoding"] == "identity"
+
+
+async def test_streams_are_asked_for_as_they_are(serve, connect):
+    """Without a word about codings, proxies ask the API server for compressed watches."""
+    seen = []
+
+    async def script(peer):
+        seen.append(await peer.read_request())
+        await peer.answer(gzip.compress(b"{}"), Content_Encoding="gzip")
+
+    transport = connect(await serve(script))
+    with pytest.raises(TransportError, match='content encoding "gzip" that was not asked for'):
+        await transport.request(Request(method="GET", target="/", stream=True))
+    assert seen[0].headers["accept-encoding"] == "identity"
 
 
 @pytest.mark.parametrize(
