@@ -12,6 +12,7 @@ import json
 import os
 import shlex
 import traceback
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -349,7 +350,10 @@ def _tried(world: Judged, name: str, fix: Fix) -> Json:
 def _in_a_copy(work: Callable[[], Json]) -> Json:
     """What the work returns in a copy of this process, which ends with it."""
     reading, writing = os.pipe()
-    child = os.fork()
+    with warnings.catch_warnings():
+        # Idle threads of executors, which other tests left: the copy needs none of them.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
     if not child:
         try:
             with os.fdopen(writing, "wb") as answer:
