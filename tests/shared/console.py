@@ -72,6 +72,9 @@ _GENERATED = re.compile(
     rf"(?<![-=\w])[a-z][-a-z0-9]*?-(?:{_LETTERS}{{8,10}}(?:-{_LETTERS}{{5}})?|{_LETTERS}{{5}})\b"
 )
 _VARYING = (
+    # What newer versions of kubectl add.
+    (re.compile(r"(?<= deleted) from \S+ namespace$"), ""),
+    (re.compile(r"\bspec\.containers\{[^}]*\}: "), ""),
     (re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "UID"),
     (re.compile(r'(?<="time": )[\d.]+|(?<="seconds": )[\d.e-]+'), "FIGURE"),
     (re.compile(rf"-{_LETTERS}{{8,10}}\b"), "-HASH"),
