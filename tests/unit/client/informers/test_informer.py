@@ -32,6 +32,8 @@ from kubesched.client.informers.reflector import ReflectorSettings
 from kubesched.client.informers.slices import SLICE_STEPS
 from kubesched.testing import make_pod
 
+PATIENCE_S = 60.0
+
 
 class Pauses:
     """Records pauses instead of making them; the clock moves on."""
@@ -75,11 +77,14 @@ class Scene:
                 await task
 
     async def until(self, condition) -> None:
-        for _ in range(10_000):
-            if condition():
-                return
-            await asyncio.sleep(0)
-        raise AssertionError("condition never became true")
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while True:
+                    if condition():
+                        return
+                    await asyncio.sleep(0)
+        except TimeoutError:
+            raise AssertionError("condition never became true") from None
 
     async def until_equal(self) -> None:
         """The informer has caught up with the server, over a live watch."""
