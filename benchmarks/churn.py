@@ -46,7 +46,7 @@ from null_server import (
     encode,
     managed_fields,
 )
-from process import said, write_files
+from process import WATCH_SETTLE_S, said, write_files
 from run_process import node, pod
 
 from kubesched.app import event_loop
@@ -215,13 +215,14 @@ class PodClock:
 
     def __init__(self) -> None:
         self.broadcaster: Any = None
+        self.recorded = 0
         self._began = time.time()
 
     def now(self) -> float:
         return self._began + self.monotonic()
 
     def monotonic(self) -> float:
-        return self.broadcaster.statistics().recorded / RATE
+        return self.recorded / RATE
 
     async def every(self, interval_s: float, action: Any) -> None:
         due = interval_s
@@ -273,7 +274,7 @@ def look(clock: PodClock) -> str:
     return (
         f"{pages * os.sysconf('SC_PAGE_SIZE') / 2**20:>9.1f}{sys.getallocatedblocks():>10,}"
         f"{arenas:>9.0f}{used:>8.1f}{heap.uordblks / 2**20:>8.1f}{heap.fordblks / 2**20:>7.1f}"
-        f"{clock.broadcaster.statistics().cached:>9,}{len(os.listdir('/proc/self/fd')):>5}"
+        f"{len(clock.broadcaster._cache):>9,}{len(os.listdir('/proc/self/fd')):>5}"
     )
 
 
@@ -291,13 +292,18 @@ def run_watched(arguments: list[str]) -> None:
     from kubesched.app.cli.main import main as kubesched
 
     clock, watch_s, random = PodClock(), float(arguments[0]), Random(1)
-    make = events.EventBroadcaster.__init__
+    make, record = events.EventBroadcaster.__init__, events.EventBroadcaster.record
 
     def make_with_clock(self: Any, *args: Any, **options: Any) -> None:
         make(self, *args, **{**options, "clock": clock})
         clock.broadcaster = self
 
+    def record_and_count(self: Any, *args: Any) -> None:
+        clock.recorded += 1
+        record(self, *args)
+
     events.EventBroadcaster.__init__ = make_with_clock
+    events.EventBroadcaster.record = record_and_count
     events._every = clock.every
     Reflector._watch_timeout_s = lambda _: watch_s * (1 + random.random())
     signal.signal(LOOK, lambda *_: announce("look " + look(clock)))
@@ -328,7 +334,7 @@ def measure(arguments: argparse.Namespace, folder: Path) -> int:
         scheduler = subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0)
         while said(server, "", PATIENCE_S) != "watched\n":
             pass
-        time.sleep(1.0)
+        time.sleep(WATCH_SETTLE_S)
         server.stdin.write(b"go\n")
         print("minute      RSS    blocks   arenas    used  C used   free   events  fds")
         while not (line := said(server, "", 10 * PATIENCE_S)).startswith("done"):

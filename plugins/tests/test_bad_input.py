@@ -242,7 +242,7 @@ def test_pods_are_placed_whatever_prometheus_does(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(metrics, "TIMEOUT_S", 0.2)
-    if name == "slow, a byte at a time":  # but not so slow that one byte is waited for in vain
+    if name == "slow, a byte at a time":  # only the whole answer is late, no single byte
         open_url = metrics.urlopen
         monkeypatch.setattr(metrics, "urlopen", lambda to, **_given: open_url(to, timeout=60))
     source, problem = SOURCES[name]

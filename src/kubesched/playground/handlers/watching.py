@@ -8,7 +8,7 @@ sendInitialEvents=true        existing objects, a bookmark that marks their end,
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from kubesched.api.field_errors import forbidden
@@ -28,7 +28,7 @@ from kubesched.playground.handlers.tables import table_of
 from kubesched.playground.registry.representation import encode_watch_event, encoder_for
 from kubesched.playground.registry.rest_storage import RestStorage
 from kubesched.playground.storage.store import Entry
-from kubesched.playground.storage.watch import Watch
+from kubesched.playground.storage.watch import Watch, WatchEvent
 
 BOOKMARK_INTERVAL_S = 60.0
 # As upstream, a watch without a timeout ends after one to two times this time.
@@ -148,9 +148,12 @@ class WatchStream:
                 yield _error_event(error)
                 return
             if batch:
-                yield b"".join([self._encode(event_type, entry) for event_type, entry, _ in batch])
+                yield self.encode_batch(batch)
             elif request.wants_bookmarks and not watch.is_closed:
                 yield self._bookmark(self._registry.store.revision)
+
+    def encode_batch(self, batch: Sequence[WatchEvent]) -> bytes:
+        return b"".join([self._encode(event_type, entry) for event_type, entry, _ in batch])
 
     def _initial_chunks(self) -> list[bytes]:
         collection = self._registry.store.collection(self._target.resource.storage_key)

@@ -271,7 +271,7 @@ def test_who_would_be_evicted():
     assert len(pod.preemption.victims) == 2
 
 
-def test_who_holds_the_room_if_nobody_can_be_evicted():
+def test_workloads_in_the_way_are_named_if_no_pod_can_be_evicted():
     with Groups(4) as world:
         world.group("v", 2)
         world.pods("v", "x", "y")

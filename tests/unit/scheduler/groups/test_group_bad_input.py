@@ -158,7 +158,7 @@ def test_a_minimum_that_is_never_reached():
 
 
 @pytest.mark.parametrize("levels", [31, 33, 400])
-def test_a_chain_of_composite_groups_keeps_nobody_else_waiting(levels):
+def test_other_pods_are_placed_beside_a_chain_of_composite_groups(levels):
     """The chain's pod starts if the chain has at most 32 levels; one beside the chain does."""
     gates = "TopologyAwareWorkloadScheduling CompositePodGroup"
     with Groups(8, gates=gates) as world:
